@@ -1,0 +1,1 @@
+"""What a program does: the meaning, as plainly as it can be written."""

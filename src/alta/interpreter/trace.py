@@ -1,0 +1,183 @@
+"""What a run leaves behind: the state after every sub-layer, and the rules that fired."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from alta.language.program import Program, Token
+from alta.language.rules import Rule
+from alta.language.variables import Cell, format_value
+
+
+class Assignment(Mapping[str, Cell]):
+    """The values of all variables at one position."""
+
+    __slots__ = ("_columns", "_values")
+
+    def __init__(self, columns: Mapping[str, int], values: tuple[Cell, ...]) -> None:
+        self._columns = columns
+        self._values = values
+
+    def __getitem__(self, name: str) -> Cell:
+        return self._values[self._columns[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __eq__(self, other: object) -> bool:
+        return self._values == other._values if isinstance(other, Assignment) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def changed(self, updates: Mapping[str, Cell]) -> Assignment:
+        """The assignment with some values replaced."""
+        values = list(self._values)
+        for name, value in updates.items():
+            values[self._columns[name]] = value
+        return Assignment(self._columns, tuple(values))
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{name}={format_value(value)}" for name, value in self.items())
+
+
+State: TypeAlias = tuple[Assignment, ...]  # (position)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a run: the state after attention, the state after the MLP, and the rules fired at each position."""
+
+    attention: State
+    mlp: State
+    fired: tuple[tuple[Rule, ...], ...]  # (position, rule)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The states of a run. `print(trace)` shows them as a table."""
+
+    program: Program
+    inputs: tuple[Token, ...]
+    start: State
+    layers: tuple[Layer, ...]
+
+    @property
+    def states(self) -> tuple[tuple[str, State], ...]:
+        """Every state, with the name of the sub-layer that it follows."""
+        found = [("start", self.start)]
+        for number, layer in enumerate(self.layers, start=1):
+            found += [(f"attention {number}", layer.attention), (f"mlp {number}", layer.mlp)]
+        return tuple(found)
+
+    def table(
+        self,
+        *,
+        variables: Collection[str] | None = None,
+        positions: Collection[int] | None = None,
+        layers: Collection[int] | None = None,
+        width: int | None = None,
+        color: bool = False,
+    ) -> str:
+        """The states side by side, a block of rows for each position: a star (or colour) marks what a sub-layer
+        changed, ∅ is NULL and ? is UNDEFINED. Columns that do not fit `width` follow in a table below."""
+        names = [name for name in self.program.variables if not name.startswith("_")]
+        rows = [
+            (position, name)
+            for position in (range(len(self.inputs)) if positions is None else sorted(positions))
+            for name in names
+            if variables is None or name in variables
+        ]
+        states = self.states
+        shown = range(len(states)) if layers is None else [i for i in range(len(states)) if (i + 1) // 2 in layers]
+        columns = [_column(states, index, rows) for index in shown]
+        labels = ["", "", *(f"{position} {self.inputs[position]}" for position, _ in rows)]
+        labels = [label if i < 2 or label != labels[i - 1] else "" for i, label in enumerate(labels)]
+        stub = [_pad(labels), _pad(["", "", *(name for _, name in rows)])]
+        return "\n\n".join(_render(stub, part, color) for part in _split(stub, columns, width))
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        return f"<trace: {len(self.inputs)} positions, {len(self.layers)} layers>"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `run` returns."""
+
+    outputs: tuple[Cell, ...]
+    layers: int
+    halted: bool
+    trace: Trace
+
+    def __str__(self) -> str:
+        return f"{self.trace}\n\n{self!r}"
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(map(format_value, self.outputs))
+        return f"<run: outputs [{outputs}] after {self.layers} layers{', halted' if self.halted else ''}>"
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What `generate` returns: the tokens after the prompt, and the run that each of them came from."""
+
+    prompt: tuple[Token, ...]
+    tokens: tuple[Token, ...]
+    stopped: bool
+    runs: tuple[Run, ...]
+
+    def __repr__(self) -> str:
+        return f"<generation: {' '.join(map(str, self.tokens))}{', stopped' if self.stopped else ''}>"
+
+
+@dataclass(frozen=True)
+class _Column:
+    header: tuple[str, str]
+    cells: list[str]
+    changed: list[bool]
+
+
+def _column(states: Sequence[tuple[str, State]], index: int, rows: Sequence[tuple[int, str]]) -> _Column:
+    title, state = states[index]
+    kind, _, number = title.partition(" ")
+    cells = [format_value(state[position][name]) for position, name in rows]
+    before = states[index - 1][1] if index else state
+    changed = [before[position][name] != state[position][name] for position, name in rows]
+    return _Column((kind, number), cells, changed)
+
+
+def _pad(texts: Sequence[str]) -> list[str]:
+    width = max(map(len, texts))
+    return [text.ljust(width) for text in texts]
+
+
+def _split(stub: Sequence[Sequence[str]], columns: Sequence[_Column], width: int | None) -> Iterator[list[_Column]]:
+    part: list[_Column] = []
+    room = used = sum(len(texts[0]) + 2 for texts in stub)
+    for column in columns:
+        needed = max(map(len, (*column.header, *column.cells))) + 3
+        if part and width is not None and used + needed > width:
+            yield part
+            part, used = [], room
+        part.append(column)
+        used += needed
+    yield part
+
+
+def _render(stub: Sequence[Sequence[str]], columns: Sequence[_Column], color: bool) -> str:
+    blocks = [list(texts) for texts in stub]
+    for column in columns:
+        marked = [f"{cell}*" if changed and not color else f"{cell} " for cell, changed in zip(column.cells, column.changed, strict=True)]
+        texts = _pad([*column.header, *marked])
+        if color:
+            flags = [False, False, *column.changed]
+            texts = [f"\x1b[1;36m{text}\x1b[0m" if flag else text for text, flag in zip(texts, flags, strict=True)]
+        blocks.append(texts)
+    return "\n".join("  ".join(line).rstrip() for line in zip(*blocks, strict=True))

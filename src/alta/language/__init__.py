@@ -1,0 +1,1 @@
+"""What a program is: variables, heads, rules, and how a Python function becomes rules."""

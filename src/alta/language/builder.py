@@ -1,0 +1,376 @@
+"""The paper's vocabulary: the functions with which people write programs."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from alta.errors import ProgramError, RuleError, listing
+from alta.language.lowering import MAX_PATHS
+from alta.language.program import Halt, Head, MlpFunction, Program, Token
+from alta.language.rules import Constraint, Rule, RuleSet, Trap
+from alta.language.variables import (
+    Categorical,
+    Constant,
+    Domain,
+    FromPosition,
+    FromToken,
+    Numerical,
+    OutsideDomain,
+    Output,
+    SetOf,
+    Start,
+    Value,
+    Variable,
+)
+
+StartFunction: TypeAlias = Callable[[Any], object]
+
+ALWAYS = "_always"
+"""The single-valued variable that `v_relative` heads take as query and key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A variable before it has a name, and before its start functions have been called."""
+
+    domain: Domain
+    input_init_fn: StartFunction | None
+    position_init_fn: StartFunction | None
+    default: object
+
+
+@dataclass(frozen=True, slots=True)
+class HeadDeclaration:
+    """A head before it has a name."""
+
+    query: str
+    key: str
+    value: str
+    relative_positions: tuple[int, ...] | None
+    output: Declaration | None
+
+
+def var(
+    range: int,
+    *,
+    input_init_fn: StartFunction | None = None,
+    position_init_fn: StartFunction | None = None,
+    default: int | None = None,
+) -> Declaration:
+    """A categorical variable, one of `0..range-1`. It starts from the token, from the position, or at `default` (0)."""
+    return _declare(Categorical(range), input_init_fn, position_init_fn, default, 0)
+
+
+def numeric_var(
+    values: Sequence[float] = (),
+    *,
+    input_init_fn: StartFunction | None = None,
+    position_init_fn: StartFunction | None = None,
+    default: float | None = None,
+) -> Declaration:
+    """A numerical variable. The MLP sees the nearest of `values`, its buckets; where it neither reads nor sets the
+    variable, they may be left out."""
+    return _declare(Numerical(values), input_init_fn, position_init_fn, default, 0.0)  # type: ignore[arg-type]
+
+
+def set_var(
+    range: int,
+    values: Iterable[Iterable[int]],
+    *,
+    input_init_fn: StartFunction | None = None,
+    position_init_fn: StartFunction | None = None,
+    default: Iterable[int] | None = None,
+) -> Declaration:
+    """A variable whose value is one of `values`, each a set of integers in `0..range-1`. It serves as a query."""
+    domain = SetOf(range, values)  # type: ignore[arg-type]
+    return _declare(domain, input_init_fn, position_init_fn, default, frozenset())
+
+
+numerical_var = numeric_var
+
+
+def qkv(
+    query: str,
+    key: str,
+    value: str,
+    *,
+    relative_positions: Iterable[int] | None = None,
+    output_spec: Declaration | None = None,
+) -> HeadDeclaration:
+    """A head: position i reads `value` where `key` equals (or, for a set, is in) its own `query`.
+
+    With `relative_positions`, it reads position j only where `j - i` is one of them. The output has the value's type,
+    unless `output_spec` gives another.
+    """
+    if relative_positions is not None:
+        if isinstance(relative_positions, int | str):
+            raise ProgramError(f"relative positions are a tuple, such as (-1,); got {relative_positions!r}")
+        try:
+            relative_positions = tuple(operator.index(offset) for offset in relative_positions)
+        except TypeError:
+            raise ProgramError(f"relative positions are whole numbers; got {relative_positions!r}") from None
+    return HeadDeclaration(query, key, value, relative_positions, output_spec)
+
+
+def v_relative(value: str, offset: int, *, output_spec: Declaration | None = None) -> HeadDeclaration:
+    """A head that reads `value` at one relative position: -1 is the position to the left."""
+    return qkv(ALWAYS, ALWAYS, value, relative_positions=(offset,), output_spec=output_spec)
+
+
+relative_v = v_relative
+
+
+def halt_spec(variable: str, halt_value: int) -> Halt:
+    """Halt once `variable` is `halt_value` at every position."""
+    return Halt(variable, halt_value)
+
+
+def program_spec(
+    *,
+    variables: Mapping[str, Declaration],
+    heads: Mapping[str, HeadDeclaration],
+    output_name: str,
+    ffn_fn: MlpFunction | None = None,
+    rules: RuleSet | Iterable[Rule] | None = None,
+    input_range: int | None = None,
+    tokens: Sequence[str] | None = None,
+    position_range: int | None = None,
+    halt: Halt | None = None,
+    causal: bool = False,
+    max_paths: int = MAX_PATHS,
+) -> Program:
+    """A program, checked.
+
+    The MLP is a function, `ffn_fn`, or its `rules` (from `MLPBuilder`). Inputs are integers in `0..input_range-1`, or
+    strings out of `tokens`. `position_range` bounds the length, and is needed where a variable starts from the
+    position. `max_paths` bounds the work of turning the function into rules.
+    """
+    vocabulary = _vocabulary(input_range, tokens)
+    positions = None if position_range is None else Categorical(position_range).size
+    resolved: dict[str, Variable] = {}
+    for name, declaration in _entries(variables, "variables").items():
+        if not isinstance(declaration, Declaration):
+            raise ProgramError(f"variable {name!r} is {declaration!r}; declare it with var, numeric_var or set_var")
+        resolved[name] = Variable(name, declaration.domain, _start(name, declaration, vocabulary, positions))
+    named: dict[str, Head] = {}
+    for name, head in _entries(heads, "heads").items():
+        if not isinstance(head, HeadDeclaration):
+            raise ProgramError(f"head {name!r} is {head!r}; declare it with qkv or v_relative")
+        if name in resolved:
+            raise ProgramError(f"{name!r} is both a variable and a head; a head's name is the variable that it writes")
+        if head.query == ALWAYS:
+            resolved.setdefault(ALWAYS, Variable(ALWAYS, Categorical(1), Constant(0)))
+        named[name] = Head(name, head.query, head.key, head.value, head.relative_positions)
+    declared = dict(resolved)
+    for name, head in heads.items():
+        resolved[name] = Variable(name, _output_domain(name, head, declared), Output())
+    if (ffn_fn is None) == (rules is None):
+        raise ProgramError("a program has one MLP: give either ffn_fn or rules")
+    if ffn_fn is not None and not callable(ffn_fn):
+        raise ProgramError(f"ffn_fn is a function of the variables; got {ffn_fn!r}")
+    if halt is not None and not isinstance(halt, Halt):
+        raise ProgramError(f"halt is made by halt_spec; got {halt!r}")
+    return Program(
+        variables=resolved,
+        heads=named,
+        mlp=ffn_fn if ffn_fn is not None else rules if isinstance(rules, RuleSet) else RuleSet(tuple(rules or ())),
+        output=output_name,
+        tokens=vocabulary,
+        positions=positions,
+        halt=halt,
+        causal=causal,
+        max_paths=max_paths,
+    )
+
+
+class MLPBuilder:
+    """Writes transition rules directly, with the constraints of the loops around each `set`.
+
+        x = MLPBuilder(variables, heads)
+        for done in x.get("done"):
+            if done == 0:
+                x.set("done", 1)          # done=0 ⟹ done := 1
+        program_spec(..., rules=x.rules)
+
+    A constraint holds for as long as its loop runs: `break`, `return` and exceptions end it.
+    """
+
+    def __init__(self, variables: Mapping[str, Declaration], heads: Mapping[str, HeadDeclaration]) -> None:
+        self._domains = {name: declaration.domain for name, declaration in variables.items()}
+        declared = {name: Variable(name, domain, Constant(0)) for name, domain in self._domains.items()}
+        declared[ALWAYS] = Variable(ALWAYS, Categorical(1), Constant(0))
+        self._outputs = set(heads)
+        for name, head in heads.items():
+            self._domains[name] = _output_domain(name, head, declared)
+        self._loops: list[_Loop] = []
+        self._rules: list[Rule] = []
+        self._traps: list[Trap] = []
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules written so far."""
+        return RuleSet(tuple(self._rules), (), tuple(self._traps))
+
+    def get(self, *names: str) -> Iterable[Any]:
+        """The values of a variable (or tuples of the values of several), for use in a `for` loop."""
+        if not names:
+            raise RuleError("get needs the name of a variable")
+        for name in names:
+            self._domain(name)
+        return _Loops(self, names)
+
+    def set(self, name: str, value: object) -> None:
+        """Sets a variable wherever the loops around this call have brought us."""
+        domain = self._domain(name)
+        if name in self._outputs:
+            raise RuleError(f"attention output {name!r} cannot be set by the MLP; it becomes NULL after every layer")
+        scope = self._scope()
+        try:
+            new = domain.admit(value)
+        except OutsideDomain as error:
+            self._traps.append(Trap(_antecedent(scope), f"{name!r} is set out of its domain: {error}"))
+            return
+        for old in [scope[name]] if name in scope else domain.values:
+            if old != new:
+                self._rules.append(Rule(name, old, new, _antecedent({**scope, name: old})))
+
+    def _domain(self, name: str) -> Domain:
+        if name not in self._domains:
+            raise RuleError(f"{name!r} is not a variable; variables: {listing(self._domains)}")
+        domain = self._domains[name]
+        if isinstance(domain, Numerical) and not domain.values:
+            raise RuleError(f"{name!r} has no buckets, so the MLP cannot read or set it; give it `values`")
+        return domain
+
+    def _scope(self) -> dict[str, Value]:
+        return {loop.name: loop.value for loop in self._loops if loop.value is not None}
+
+
+class _Loops:
+    """What `get` returns: iterable, but no iterator, so that only the loop itself keeps its constraint alive."""
+
+    def __init__(self, builder: MLPBuilder, names: tuple[str, ...]) -> None:
+        self._builder = builder
+        self._names = names
+
+    def __iter__(self) -> Iterator[Any]:
+        values = self._walk(self._names)
+        return values if len(self._names) > 1 else (value for (value,) in values)
+
+    def _walk(self, names: tuple[str, ...]) -> Iterator[tuple[Value, ...]]:
+        if not names:
+            yield ()
+            return
+        for value in _Loop(self._builder, names[0]):
+            for others in self._walk(names[1:]):
+                yield value, *others
+
+
+class _Loop:
+    """A running loop over one variable's values. Its constraint is in scope from the first value to the end."""
+
+    def __init__(self, builder: MLPBuilder, name: str) -> None:
+        self.builder = builder
+        self.name = name
+        self.value: Value | None = None
+
+    def __iter__(self) -> Iterator[Value]:
+        loops = self.builder._loops
+        known = self.builder._scope()
+        values = [known[self.name]] if self.name in known else self.builder._domains[self.name].values
+        loops.append(self)
+        try:
+            for value in values:
+                if self not in loops:
+                    raise RuleError(f"the loop over {self.name!r} goes on after the loop around it has moved on")
+                del loops[loops.index(self) + 1 :]
+                self.value = value
+                yield value
+        finally:
+            if self in loops:
+                del loops[loops.index(self) :]
+
+
+def _antecedent(scope: Mapping[str, Value]) -> tuple[Constraint, ...]:
+    return tuple(Constraint(name, value) for name, value in scope.items())
+
+
+def _declare(
+    domain: Domain, input_init_fn: StartFunction | None, position_init_fn: StartFunction | None, default: object, zero: object
+) -> Declaration:
+    given = [start for start in (input_init_fn, position_init_fn, default) if start is not None]
+    if len(given) > 1:
+        raise ProgramError(
+            "a variable starts from the token, from the position or from a constant; "
+            "give one of input_init_fn, position_init_fn and default"
+        )
+    return Declaration(domain, input_init_fn, position_init_fn, zero if default is None else default)
+
+
+def _vocabulary(input_range: int | None, tokens: Sequence[str] | None) -> tuple[Token, ...]:
+    if (input_range is None) == (tokens is None):
+        raise ProgramError("give either input_range, for integer tokens, or tokens, for strings")
+    if tokens is None:
+        return Categorical(input_range).values  # type: ignore[arg-type]
+    if isinstance(tokens, str) or not all(isinstance(token, str) for token in tokens):
+        raise ProgramError(f"tokens are a tuple of strings; got {tokens!r}")
+    for token in tokens:
+        if tokens.count(token) > 1:
+            raise ProgramError(f"token {token!r} is listed twice")
+    return tuple(tokens)
+
+
+def _entries(entries: Mapping[str, Any], what: str) -> Mapping[str, Any]:
+    if not isinstance(entries, Mapping):
+        raise ProgramError(f"{what} is a dictionary from names to declarations; got {entries!r}")
+    for name in entries:
+        if not isinstance(name, str) or not name:
+            raise ProgramError(f"the names in {what} are strings; got {name!r}")
+        if name.startswith("_"):
+            raise ProgramError(f"{name!r} in {what}: names that begin with an underscore are alta's own")
+    return entries
+
+
+def _start(name: str, declaration: Declaration, tokens: tuple[Token, ...], positions: int | None) -> Start:
+    if declaration.input_init_fn is not None:
+        starts = [_call(name, declaration.input_init_fn, token, f"from token {token!r}") for token in tokens]
+        where = [f"from token {token!r}" for token in tokens]
+        return FromToken(_admit(name, declaration.domain, starts, where))
+    if declaration.position_init_fn is not None:
+        if positions is None:
+            raise ProgramError(f"{name!r} starts from the position, so the program needs a position_range")
+        starts = [_call(name, declaration.position_init_fn, i, f"at position {i}") for i in builtins.range(positions)]
+        where = [f"at position {i}" for i in builtins.range(positions)]
+        return FromPosition(_admit(name, declaration.domain, starts, where))
+    return Constant(_admit(name, declaration.domain, [declaration.default], ["everywhere; give it a default"])[0])
+
+
+def _call(name: str, function: StartFunction, argument: object, where: str) -> object:
+    try:
+        return function(argument)
+    except Exception as error:
+        raise ProgramError(f"{name!r} cannot start {where}: its function raised {type(error).__name__}: {error}") from error
+
+
+def _admit(name: str, domain: Domain, starts: Sequence[object], where: Sequence[str]) -> tuple[Value, ...]:
+    admitted = []
+    for start, place in zip(starts, where, strict=True):
+        try:
+            admitted.append(domain.admit(start))
+        except OutsideDomain as error:
+            raise ProgramError(f"{name!r} cannot start {place}: {error}") from None
+    return tuple(admitted)
+
+
+def _output_domain(name: str, head: HeadDeclaration, variables: Mapping[str, Variable]) -> Domain:
+    if head.output is not None:
+        if not isinstance(head.output, Declaration):
+            raise ProgramError(f"head {name!r}: output_spec is made by var or numeric_var; got {head.output!r}")
+        return head.output.domain
+    if head.value in variables:
+        return variables[head.value].domain
+    return Categorical(1)  # building the program will tell that the value is no variable a head can read

@@ -1,0 +1,263 @@
+"""Rules as data: what an MLP does to an assignment, one update at a time."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Literal, NamedTuple, TypeAlias
+
+from alta.errors import RuleError, listing
+from alta.language.variables import (
+    NULL,
+    UNDEFINED,
+    Categorical,
+    Cell,
+    Missing,
+    OutsideDomain,
+    Value,
+    Variable,
+    format_value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """`variable = value`, a part of an antecedent."""
+
+    variable: str
+    value: Value
+
+    def __str__(self) -> str:
+        return f"{self.variable}={format_value(self.value)}"
+
+
+Antecedent: TypeAlias = tuple[Constraint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Where every constraint of the antecedent holds, `output` changes from `old` to `new`."""
+
+    output: str
+    old: Value
+    new: Value | Literal[Missing.NULL]
+    antecedent: Antecedent
+
+    def __post_init__(self) -> None:
+        values = {constraint.variable: constraint.value for constraint in self.antecedent}
+        if len(values) < len(self.antecedent):
+            raise RuleError(f"a rule for {self.output!r} constrains a variable twice: {_and(self.antecedent)}")
+        if self.output not in values or values[self.output] != self.old:
+            raise RuleError(
+                f"a rule that changes {self.output!r} from {format_value(self.old)} constrains it to that value; "
+                f"its antecedent is {_and(self.antecedent)}"
+            )
+        if self.new == self.old:
+            raise RuleError(f"a rule for {self.output!r} changes nothing: old and new are {format_value(self.old)}")
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether this rule makes an attention output NULL again."""
+        return self.new is NULL
+
+    def __str__(self) -> str:
+        return f"{_and(self.antecedent)} ⟹ {self.output} := {format_value(self.new)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """Where every constraint of the antecedent holds, the MLP has no meaning, for the reason given."""
+
+    antecedent: Antecedent
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{_and(self.antecedent)} ⟹ {self.reason}"
+
+
+class Match(NamedTuple):
+    """What a set of rules says of one assignment."""
+
+    rules: list[Rule]
+    traps: list[Trap]
+    undefined: list[tuple[Rule | Trap, str]]  # with the UNDEFINED variable that each reads
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """The rules of an MLP: `core` as written, `resets` of the attention outputs, and `traps`.
+
+    Iterating and `len` go over the core rules and the resets. No two rules can fire for one output variable: that is
+    checked here, so a conflict is found when the rules are made.
+    """
+
+    core: tuple[Rule, ...]
+    resets: tuple[Rule, ...] = ()
+    traps: tuple[Trap, ...] = ()
+
+    def __post_init__(self) -> None:
+        by_output: defaultdict[str, list[Rule]] = defaultdict(list)
+        for rule in self.core:
+            by_output[rule.output].append(rule)
+        for rules in by_output.values():
+            _refuse_conflicts(rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        yield from self.core
+        yield from self.resets
+
+    def __len__(self) -> int:
+        return len(self.core) + len(self.resets)
+
+    def match(self, assignment: Mapping[str, Cell]) -> Match:
+        """The rules and traps whose antecedents hold, and the core rules and traps that read UNDEFINED.
+
+        UNDEFINED is read when all constraints on defined variables hold and at least one is on an undefined variable.
+        Resets are excepted. Numerical values of the assignment are buckets already.
+        """
+        found = Match([], [], [])
+        _descend(self._tree, assignment, found, None)
+        for name, by_value in self._resets.items():
+            if (reset := by_value.get(assignment[name])) is not None:
+                found.rules.append(reset)
+        return found
+
+    @cached_property
+    def _resets(self) -> dict[str, dict[Cell, Rule]]:
+        by_name: defaultdict[str, dict[Cell, Rule]] = defaultdict(dict)
+        for rule in self.resets:
+            by_name[rule.output][rule.old] = rule
+        return by_name
+
+    @cached_property
+    def _tree(self) -> _Node:
+        entries: Iterable[Rule | Trap] = (*self.core, *self.traps)
+        return _grow([({c.variable: c.value for c in entry.antecedent}, entry) for entry in entries])
+
+    def check(self, variables: Mapping[str, Variable]) -> None:
+        """Refuses rules that do not fit the variables."""
+        fits: set[Constraint] = set()
+        for entry in (*self.core, *self.traps):
+            for constraint in entry.antecedent:
+                if constraint not in fits:
+                    _check_value(constraint.variable, constraint.value, variables, entry)
+                    fits.add(constraint)
+            if isinstance(entry, Rule):
+                if variables[entry.output].is_output:
+                    raise RuleError(f"attention output {entry.output!r} cannot be set by the MLP; in the rule {entry}")
+                assert entry.new is not NULL
+                update = Constraint(entry.output, entry.new)
+                if update not in fits:
+                    _check_value(entry.output, entry.new, variables, entry)
+                    fits.add(update)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"core": self.core, "resets": self.resets, "traps": self.traps}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        return f"RuleSet({len(self.core)} core rules, {len(self.resets)} resets, {len(self.traps)} traps)"
+
+
+def resets(variables: Iterable[Variable]) -> tuple[Rule, ...]:
+    """One rule for each value of each attention output, which makes it NULL."""
+    return tuple(
+        Rule(variable.name, value, NULL, (Constraint(variable.name, value),))
+        for variable in variables
+        if variable.is_output
+        for value in variable.domain.values
+    )
+
+
+def _and(antecedent: Antecedent) -> str:
+    return " ∧ ".join(map(str, antecedent)) or "always"
+
+
+def _check_value(name: str, value: Value, variables: Mapping[str, Variable], entry: Rule | Trap) -> None:
+    if name not in variables:
+        raise RuleError(f"unknown variable {name!r} in the rule {entry}; variables: {listing(variables)}")
+    try:
+        admitted = variables[name].domain.admit(value)
+    except OutsideDomain as error:
+        raise RuleError(f"in the rule {entry}: {name!r}: {error}") from None
+    if isinstance(variables[name].domain, Categorical) and type(value) is not int:
+        raise RuleError(f"in the rule {entry}: {name!r} takes integers; write {admitted!r} for {value!r}")
+
+
+def _refuse_conflicts(rules: list[Rule]) -> None:
+    """Rules grouped by the variables they constrain meet only where the variables of two groups overlap."""
+    groups: defaultdict[tuple[str, ...], dict[tuple[Value, ...], Rule]] = defaultdict(dict)
+    for rule in rules:
+        pairs = sorted((c.variable, c.value) for c in rule.antecedent)  # names differ, so values are never compared
+        names, values = tuple(name for name, _ in pairs), tuple(value for _, value in pairs)
+        if values in groups[names]:
+            raise _conflict(groups[names][values], rule)
+        groups[names][values] = rule
+    for (names, group), (others, other) in combinations(groups.items(), 2):
+        shared = set(names) & set(others)
+        here = [i for i, name in enumerate(names) if name in shared]
+        there = [i for i, name in enumerate(others) if name in shared]
+        met = {tuple(values[i] for i in here): rule for values, rule in group.items()}
+        for values, rule in other.items():
+            first = met.get(tuple(values[i] for i in there))
+            if first is not None:
+                raise _conflict(first, rule)
+
+
+def _conflict(first: Rule, second: Rule) -> RuleError:
+    return RuleError(
+        f"two rules can both change {first.output!r}: [{first}] and [{second}]; "
+        "make them disagree on a variable that both constrain"
+    )
+
+
+class _Node(NamedTuple):
+    """A decision on one variable. `rest` holds the entries that do not constrain it."""
+
+    variable: str | None
+    children: dict[Value, _Node]
+    rest: _Node | None
+    here: list[Rule | Trap]
+
+
+def _grow(entries: list[tuple[dict[str, Value], Rule | Trap]]) -> _Node:
+    here = [entry for constraints, entry in entries if not constraints]
+    entries = [item for item in entries if item[0]]
+    counts = Counter(name for constraints, _ in entries for name in constraints)
+    if not counts:
+        return _Node(None, {}, None, here)
+    variable = counts.most_common(1)[0][0]
+    rest = []
+    branches: defaultdict[Value, list[tuple[dict[str, Value], Rule | Trap]]] = defaultdict(list)
+    for constraints, entry in entries:
+        if variable in constraints:
+            branches[constraints.pop(variable)].append((constraints, entry))
+        else:
+            rest.append((constraints, entry))
+    children = {value: _grow(branch) for value, branch in branches.items()}
+    return _Node(variable, children, _grow(rest) if rest else None, here)
+
+
+def _descend(node: _Node | None, assignment: Mapping[str, Cell], found: Match, unread: str | None) -> None:
+    while node is not None:
+        for entry in node.here:
+            if unread is not None:
+                found.undefined.append((entry, unread))
+            elif isinstance(entry, Rule):
+                found.rules.append(entry)
+            else:
+                found.traps.append(entry)
+        if node.variable is None:
+            return
+        value = assignment[node.variable]
+        if value is UNDEFINED:
+            for child in node.children.values():
+                _descend(child, assignment, found, unread or node.variable)
+        elif value is not NULL and value in node.children:
+            _descend(node.children[value], assignment, found, unread)
+        node = node.rest
