@@ -41,9 +41,7 @@ class InputError(AltaError, ValueError):
 class ExecutionError(AltaError):
     """A run had to stop."""
 
-    def __init__(
-        self, reason: str, layer: int, position: int | None = None, variable: str | None = None
-    ) -> None:
+    def __init__(self, reason: str, layer: int, position: int | None = None, variable: str | None = None) -> None:
         super().__init__(reason, layer, position, variable)
         self.reason = reason
         self.layer = layer

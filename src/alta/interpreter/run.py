@@ -137,7 +137,8 @@ def _mean(selected: list[Cell]) -> Cell:
     """The exact mean of the selected positions: no rounding moves it over the edge of a bucket."""
     if not selected:
         return UNDEFINED
-    return sum(Fraction(value) * count for value, count in Counter(selected).items()) / Fraction(len(selected))  # type: ignore[arg-type]
+    total = sum((Fraction(value) * count for value, count in Counter(selected).items()), Fraction(0))  # type: ignore[arg-type]
+    return total / len(selected)
 
 
 def mlp(program: Program, state: State, layer: int) -> tuple[State, tuple[tuple[Rule, ...], ...]]:
@@ -184,7 +185,9 @@ def _start(variable: Variable, token: int, position: int) -> Cell:
 def _trapped(trap: Trap, seen: Assignment, layer: int, position: int) -> TrapError:
     names = [constraint.variable for constraint in trap.antecedent]
     where = ", ".join(f"{name}={format_value(seen[name])}" for name in names)
-    return TrapError(f"the MLP traps where {where or 'it runs'}: {trap.reason}", layer, position, names[-1] if names else None)
+    return TrapError(
+        f"the MLP traps where {where or 'it runs'}: {trap.reason}", layer, position, names[-1] if names else None
+    )
 
 
 def _undefined(program: Program, state: State, variable: str, layer: int, position: int) -> UndefinedError:

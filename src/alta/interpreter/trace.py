@@ -71,7 +71,7 @@ class Trace:
         """Every state, with the name of the sub-layer that it follows."""
         found = [("start", self.start)]
         for number, layer in enumerate(self.layers, start=1):
-            found += [(f"attention {number}", layer.attention), (f"mlp {number}", layer.mlp)]
+            found += [(f"{number} attention", layer.attention), (f"{number} mlp", layer.mlp)]
         return tuple(found)
 
     def table(
@@ -146,11 +146,11 @@ class _Column:
 
 def _column(states: Sequence[tuple[str, State]], index: int, rows: Sequence[tuple[int, str]]) -> _Column:
     title, state = states[index]
-    kind, _, number = title.partition(" ")
+    number, _, kind = title.partition(" ")
     cells = [format_value(state[position][name]) for position, name in rows]
     before = states[index - 1][1] if index else state
     changed = [before[position][name] != state[position][name] for position, name in rows]
-    return _Column((kind, number), cells, changed)
+    return _Column((number, kind[:4]), cells, changed)
 
 
 def _pad(texts: Sequence[str]) -> list[str]:
@@ -174,7 +174,10 @@ def _split(stub: Sequence[Sequence[str]], columns: Sequence[_Column], width: int
 def _render(stub: Sequence[Sequence[str]], columns: Sequence[_Column], color: bool) -> str:
     blocks = [list(texts) for texts in stub]
     for column in columns:
-        marked = [f"{cell}*" if changed and not color else f"{cell} " for cell, changed in zip(column.cells, column.changed, strict=True)]
+        marked = [
+            f"{cell}*" if changed and not color else f"{cell} "
+            for cell, changed in zip(column.cells, column.changed, strict=True)
+        ]
         texts = _pad([*column.header, *marked])
         if color:
             flags = [False, False, *column.changed]

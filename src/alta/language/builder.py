@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 from alta.errors import ProgramError, RuleError, listing
@@ -19,8 +21,8 @@ from alta.language.variables import (
     FromPosition,
     FromToken,
     Numerical,
-    OutsideDomain,
     Output,
+    OutsideDomainError,
     SetOf,
     Start,
     Value,
@@ -231,7 +233,7 @@ class MLPBuilder:
         scope = self._scope()
         try:
             new = domain.admit(value)
-        except OutsideDomain as error:
+        except OutsideDomainError as error:
             self._traps.append(Trap(_antecedent(scope), f"{name!r} is set out of its domain: {error}"))
             return
         for old in [scope[name]] if name in scope else domain.values:
@@ -247,6 +249,13 @@ class MLPBuilder:
         return domain
 
     def _scope(self) -> dict[str, Value]:
+        callers = _callers()
+        for loop in self._loops:
+            if loop.runner is not None and loop.runner not in callers:
+                raise RuleError(
+                    f"a loop over {loop.name!r} was left half-way in {loop.runner[1].co_name!r}, a generator that still "
+                    "exists; loop in the function that calls set, or close the generator"
+                )
         return {loop.name: loop.value for loop in self._loops if loop.value is not None}
 
 
@@ -277,6 +286,7 @@ class _Loop:
         self.builder = builder
         self.name = name
         self.value: Value | None = None
+        self.runner: tuple[int, CodeType] | None = None
 
     def __iter__(self) -> Iterator[Value]:
         loops = self.builder._loops
@@ -289,10 +299,22 @@ class _Loop:
                     raise RuleError(f"the loop over {self.name!r} goes on after the loop around it has moved on")
                 del loops[loops.index(self) + 1 :]
                 self.value = value
+                self.runner = _callers()[0]
                 yield value
         finally:
             if self in loops:
                 del loops[loops.index(self) :]
+
+
+def _callers() -> list[tuple[int, CodeType]]:
+    """The running functions outside of this file, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    found = []
+    while frame is not None:
+        if frame.f_code.co_filename != __file__:
+            found.append((id(frame), frame.f_code))
+        frame = frame.f_back
+    return found
 
 
 def _antecedent(scope: Mapping[str, Value]) -> tuple[Constraint, ...]:
@@ -300,7 +322,11 @@ def _antecedent(scope: Mapping[str, Value]) -> tuple[Constraint, ...]:
 
 
 def _declare(
-    domain: Domain, input_init_fn: StartFunction | None, position_init_fn: StartFunction | None, default: object, zero: object
+    domain: Domain,
+    input_init_fn: StartFunction | None,
+    position_init_fn: StartFunction | None,
+    default: object,
+    zero: object,
 ) -> Declaration:
     given = [start for start in (input_init_fn, position_init_fn, default) if start is not None]
     if len(given) > 1:
@@ -353,7 +379,9 @@ def _call(name: str, function: StartFunction, argument: object, where: str) -> o
     try:
         return function(argument)
     except Exception as error:
-        raise ProgramError(f"{name!r} cannot start {where}: its function raised {type(error).__name__}: {error}") from error
+        raise ProgramError(
+            f"{name!r} cannot start {where}: its function raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def _admit(name: str, domain: Domain, starts: Sequence[object], where: Sequence[str]) -> tuple[Value, ...]:
@@ -361,7 +389,7 @@ def _admit(name: str, domain: Domain, starts: Sequence[object], where: Sequence[
     for start, place in zip(starts, where, strict=True):
         try:
             admitted.append(domain.admit(start))
-        except OutsideDomain as error:
+        except OutsideDomainError as error:
             raise ProgramError(f"{name!r} cannot start {place}: {error}") from None
     return tuple(admitted)
 

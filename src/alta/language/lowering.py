@@ -51,7 +51,7 @@ class Diagrams:
 
     def __init__(self, variables: Mapping[str, Variable]) -> None:
         self._values = {name: variable.domain.values for name, variable in variables.items()}
-        self._nodes: list[tuple[Any, ...]] = [("keep",), ("any",)]  # (name, children) or ("end", value)
+        self._nodes: list[tuple[str, Any]] = [("keep", None), ("any", None)]  # (name, children) or ("end", value)
         self._names: list[frozenset[str]] = [frozenset(), frozenset()]
         self._numbers: dict[tuple[object, ...], Diagram] = {}
         self._restricted: dict[tuple[Diagram, str, int], Diagram] = {}
@@ -76,7 +76,7 @@ class Diagrams:
     def rules(self, output: str, root: Diagram) -> Iterator[Rule]:
         """The rules of one output variable."""
         for path, new in self._ends(root, {}):
-            for old in [path[output]] if output in path else self._values[output]:
+            for old in (path[output],) if output in path else self._values[output]:
                 if old != new:
                     yield Rule(output, old, new, self._antecedent({**path, output: old}))
 
@@ -98,12 +98,12 @@ class Diagrams:
     def _ends(self, diagram: Diagram, path: dict[str, Value]) -> Iterator[tuple[dict[str, Value], Any]]:
         if diagram in (KEEP, ANY):
             return
-        name, content = self._nodes[diagram]
-        if name == "end":
+        top, content = self._nodes[diagram]
+        if top == "end":
             yield path, content
             return
-        for value, child in zip(self._values[name], content, strict=True):
-            yield from self._ends(child, {**path, name: value})
+        for value, child in zip(self._values[top], content, strict=True):
+            yield from self._ends(child, {**path, top: value})
 
     def _write(self, value: Expression | Value | str) -> Diagram:
         if not isinstance(value, Expression):
@@ -126,7 +126,9 @@ class Diagrams:
             self._chosen[key] = self._build(decider.names, labels, 0, ())
         return self._chosen[key]
 
-    def _build(self, names: Names, labels: Sequence[Diagram], first: int, fixed: tuple[tuple[str, int], ...]) -> Diagram:
+    def _build(
+        self, names: Names, labels: Sequence[Diagram], first: int, fixed: tuple[tuple[str, int], ...]
+    ) -> Diagram:
         """The diagram over `names` with these labels at its ends (`labels[first:]`, the last name running fastest)."""
         if not names:
             diagram = labels[first]
@@ -148,7 +150,7 @@ class Diagrams:
         names = frozenset((name,)).union(*(self._names[child] for child in distinct))
         return self._number((name, tuple(children)), names)
 
-    def _number(self, node: tuple[Any, ...], names: frozenset[str]) -> Diagram:
+    def _number(self, node: tuple[str, Any], names: frozenset[str]) -> Diagram:
         key = *node, type(node[1])  # 1 and 1.0 are equal, but only one of them is an integer
         if key not in self._numbers:
             self._numbers[key] = len(self._nodes)

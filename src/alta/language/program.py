@@ -17,7 +17,7 @@ from alta.language.variables import (
     FromPosition,
     FromToken,
     Numerical,
-    OutsideDomain,
+    OutsideDomainError,
     SetOf,
     Value,
     Variable,
@@ -158,7 +158,7 @@ class Program:
         for value, where in values:
             try:
                 variable.domain.admit(value)
-            except OutsideDomain as error:
+            except OutsideDomainError as error:
                 raise ProgramError(f"{variable.name!r} cannot start {where}: {error}") from None
 
     def _check_head(self, head: Head) -> None:
@@ -171,7 +171,9 @@ class Program:
                 )
         output = self._variable(head.name, f"{which} writes")
         if not output.is_output:
-            raise ProgramError(f"{which} writes {head.name!r}, which is also declared as a variable; rename one of them")
+            raise ProgramError(
+                f"{which} writes {head.name!r}, which is also declared as a variable; rename one of them"
+            )
         query, key = self.variables[head.query].domain, self.variables[head.key].domain
         if isinstance(query, Numerical):
             raise ProgramError(f"{which}: the query {head.query!r} is numerical; it has to be categorical or a set")
@@ -230,12 +232,14 @@ class Program:
     def _check_halt(self, halt: Halt) -> None:
         variable = self._variable(halt.variable, "halting waits for")
         if variable.is_output:
-            raise ProgramError(f"halting waits for {halt.variable!r}, an attention output, which is NULL between layers")
+            raise ProgramError(
+                f"halting waits for {halt.variable!r}, an attention output, which is NULL between layers"
+            )
         if not isinstance(variable.domain, Categorical):
             raise ProgramError(f"halting waits for {halt.variable!r}, which has to be categorical")
         try:
             variable.domain.admit(halt.value)
-        except OutsideDomain as error:
+        except OutsideDomainError as error:
             raise ProgramError(f"halting waits for a value that {halt.variable!r} never has: {error}") from None
 
 

@@ -16,7 +16,7 @@ from alta.language.variables import (
     Categorical,
     Cell,
     Missing,
-    OutsideDomain,
+    OutsideDomainError,
     Value,
     Variable,
     format_value,
@@ -140,7 +140,8 @@ class RuleSet:
     def check(self, variables: Mapping[str, Variable]) -> None:
         """Refuses rules that do not fit the variables."""
         fits: set[Constraint] = set()
-        for entry in (*self.core, *self.traps):
+        entries: Iterable[Rule | Trap] = (*self.core, *self.traps)
+        for entry in entries:
             for constraint in entry.antecedent:
                 if constraint not in fits:
                     _check_value(constraint.variable, constraint.value, variables, entry)
@@ -183,7 +184,7 @@ def _check_value(name: str, value: Value, variables: Mapping[str, Variable], ent
         raise RuleError(f"unknown variable {name!r} in the rule {entry}; variables: {listing(variables)}")
     try:
         admitted = variables[name].domain.admit(value)
-    except OutsideDomain as error:
+    except OutsideDomainError as error:
         raise RuleError(f"in the rule {entry}: {name!r}: {error}") from None
     if isinstance(variables[name].domain, Categorical) and type(value) is not int:
         raise RuleError(f"in the rule {entry}: {name!r} takes integers; write {admitted!r} for {value!r}")

@@ -24,7 +24,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypeAlias, TypeVar
 
 from alta.errors import AltaError, LoweringError, listing
-from alta.language.variables import OutsideDomain, Value, Variable
+from alta.language.variables import OutsideDomainError, Value, Variable
 
 Names: TypeAlias = tuple[str, ...]  # in the order of the program's variables
 Key: TypeAlias = tuple[object, ...]  # tells outcomes apart: 1, 1.0 and True are three
@@ -53,7 +53,7 @@ def identity(outcome: object) -> Key:
     """What makes two outcomes the same."""
     if isinstance(outcome, Raised):
         kind = type(outcome.error)
-        return Raised, kind, "" if kind is OutsideDomain else str(outcome.error)
+        return Raised, kind, "" if kind is OutsideDomainError else str(outcome.error)
     if isinstance(outcome, float):
         return float, outcome.hex()  # tells 0.0 from -0.0, but not nan from nan
     return type(outcome), outcome
@@ -66,7 +66,7 @@ class Expression:
         self.names = names
         self.table = table
         self.raises = any(isinstance(outcome, Raised) for outcome in table)
-        self.shown = all(isinstance(outcome, SHOWN) or isinstance(outcome, Raised) for outcome in table)
+        self.shown = all(isinstance(outcome, (*SHOWN, Raised)) for outcome in table)
         self._outcomes: dict[Key, tuple[Any, Mask]] | None = None
 
     @property
@@ -284,7 +284,11 @@ class Path:
         if expression.raises:
             raised = self.settle(self.space.guard(expression))
             if raised is not None:
-                raise Escape(raised.error, expression) if isinstance(raised.error, OutsideDomain) else raised.error
+                raise (
+                    EscapeError(raised.error, expression)
+                    if isinstance(raised.error, OutsideDomainError)
+                    else raised.error
+                )
         return self.present(expression)
 
     def present(self, expression: Expression) -> Any:
@@ -319,7 +323,11 @@ class Path:
                     chosen[name] = generator.choice([index for index, part in enumerate(slices) if part & mask])
                     mask &= slices[chosen[name]]
         values = self.space.values.items()
-        return {name: options[chosen[name]] if name in chosen else generator.choice(options) for name, options in values if options}
+        return {
+            name: options[chosen[name]] if name in chosen else generator.choice(options)
+            for name, options in values
+            if options
+        }
 
 
 NOT_DETERMINISTIC = (
@@ -348,8 +356,8 @@ class Census:
             )
             raise LoweringError(
                 f"the MLP function takes more than {self._max_paths:,} paths. Most come from {sources}. Compare with "
-                "operators instead of looking values up, test what decides most first, write the rules with MLPBuilder, "
-                "or raise max_paths"
+                "operators instead of looking values up, test what decides most first, write the rules with "
+                "MLPBuilder, or raise max_paths"
             )
 
 
@@ -383,7 +391,7 @@ class Symbol:
             )
         return outcomes[0]
 
-    def kept(self) -> object:
+    def kept(self) -> Any:
         """What a write of this symbol leaves behind."""
         return self.expression_on(self._path)
 
@@ -397,7 +405,7 @@ class Symbol:
         expression = self.expression_on(self._path)
         return self._path.settle(expression) if isinstance(expression, Expression) else expression
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:  # so that isinstance(z["x"], int) holds, as it does for a plain value
         kinds = {type(outcome) for outcome in self._expression.table if not isinstance(outcome, Raised)}
         return kinds.pop() if len(kinds) == 1 else Symbol
@@ -535,7 +543,7 @@ def plain_workspace(variables: Mapping[str, Variable], assignment: Mapping[str, 
     return Workspace(variables, assignment.__getitem__, lambda variable, value: variable.admit(value))
 
 
-class Escape(OutsideDomain):
+class EscapeError(OutsideDomainError):
     """A symbol is written that can lie outside the domain; what the error says depends on which value it is."""
 
     def __init__(self, error: Exception, expression: Expression) -> None:
@@ -578,7 +586,9 @@ def explore(
             fork.taken += 1
             if fork.taken < len(fork.outcomes):
                 break
-            result = join(fork.expression, [(mask, r) for (_, mask), r in zip(fork.outcomes, branches[-1], strict=True)])
+            result = join(
+                fork.expression, [(mask, r) for (_, mask), r in zip(fork.outcomes, branches[-1], strict=True)]
+            )
             forks.pop()
             branches.pop()
         if not forks:
@@ -616,10 +626,12 @@ def _reason(error: Exception) -> str | Expression:
     here = FilePath(__file__).parent
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if FilePath(frame.filename).parent != here]
     where = f" (line {frames[-1].lineno} of {FilePath(frames[-1].filename).name})" if frames else ""
-    if isinstance(error, Escape):
+    if isinstance(error, EscapeError):
         table = [f"{o.error}{where}" if isinstance(o, Raised) else None for o in error.expression.table]
         return Expression(error.expression.names, table)
-    text = str(error) if isinstance(error, OutsideDomain) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    text = (
+        str(error) if isinstance(error, OutsideDomainError) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    )
     return text + where
 
 

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from alta.errors import ProgramError
@@ -39,7 +40,7 @@ Cell: TypeAlias = Value | Literal[Missing.NULL, Missing.UNDEFINED]
 """What an assignment holds for a variable."""
 
 
-class OutsideDomain(Exception):
+class OutsideDomainError(Exception):
     """A value that is not in a domain; the message says what was allowed."""
 
 
@@ -62,9 +63,9 @@ class Categorical:
         try:
             number = operator.index(value)  # type: ignore[arg-type]
         except TypeError:
-            raise OutsideDomain(f"{value!r} is no integer; allowed are {self}") from None
+            raise OutsideDomainError(f"{value!r} is no integer; allowed are {self}") from None
         if not 0 <= number < self.size:
-            raise OutsideDomain(f"{number} is outside {self}")
+            raise OutsideDomainError(f"{number} is outside {self}")
         return number
 
     def __str__(self) -> str:
@@ -83,13 +84,13 @@ class Numerical:
 
     def __post_init__(self) -> None:
         values = tuple(_bucket(value) for value in _as_tuple(self.values, "the buckets of a numerical variable"))
-        for low, high in zip(values, values[1:], strict=False):
+        for low, high in pairwise(values):
             if low == high:
                 raise ProgramError(f"bucket {low!r} is listed twice; list each bucket once, in ascending order")
             if low > high:
                 raise ProgramError(f"buckets are listed in ascending order; {high!r} comes after {low!r}")
         object.__setattr__(self, "values", values)
-        edges = tuple((Fraction(low) + Fraction(high)) / 2 for low, high in zip(values, values[1:], strict=False))
+        edges = tuple((Fraction(low) + Fraction(high)) / 2 for low, high in pairwise(values))
         object.__setattr__(self, "_edges", edges)
 
     def admit(self, value: object) -> float:
@@ -97,9 +98,9 @@ class Numerical:
         try:
             number = float(value) + 0.0  # type: ignore[arg-type]  # + 0.0 makes -0.0 the 0.0 that it equals
         except (TypeError, ValueError, OverflowError):
-            raise OutsideDomain(f"{value!r} is no number; allowed are {self}") from None
+            raise OutsideDomainError(f"{value!r} is no number; allowed are {self}") from None
         if number not in self.values if self.values else not math.isfinite(number):
-            raise OutsideDomain(f"{number!r} is not among {self}")
+            raise OutsideDomainError(f"{number!r} is not among {self}")
         return number
 
     def snap(self, value: float | Fraction) -> float:
@@ -129,7 +130,7 @@ class SetOf:
                 sets.append(frozenset(members.admit(item) for item in candidate))  # type: ignore[attr-defined]
             except TypeError:
                 raise ProgramError(f"each value of a set variable is a set of integers; got {candidate!r}") from None
-            except OutsideDomain as error:
+            except OutsideDomainError as error:
                 raise ProgramError(f"a value of the set variable has a member out of range: {error}") from None
         if not sets:
             raise ProgramError("a set variable needs at least one set in `values`")
@@ -143,9 +144,9 @@ class SetOf:
         try:
             candidate = frozenset(value)  # type: ignore[call-overload]
         except TypeError:
-            raise OutsideDomain(f"{value!r} is no set; allowed are {self}") from None
+            raise OutsideDomainError(f"{value!r} is no set; allowed are {self}") from None
         if candidate not in self.values:
-            raise OutsideDomain(f"{format_value(candidate)} is not among {self}")
+            raise OutsideDomainError(f"{format_value(candidate)} is not among {self}")
         return frozenset(int(item) for item in candidate)
 
     def __str__(self) -> str:
@@ -203,8 +204,8 @@ class Variable:
         """The value as a member of the domain."""
         try:
             return self.domain.admit(value)
-        except OutsideDomain as error:
-            raise OutsideDomain(f"{self.name!r} is set out of its domain: {error}") from None
+        except OutsideDomainError as error:
+            raise OutsideDomainError(f"{self.name!r} is set out of its domain: {error}") from None
 
     def snap(self, value: Value) -> Value:
         """What the MLP sees of the value."""

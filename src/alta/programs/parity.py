@@ -83,7 +83,7 @@ def by_sum(max_ones: int = 256) -> Program:
 
 
 def by_count(max_ones: int = 256) -> Program:
-    """Like `by_sum`, but the count is a variable of its own: written in the first layer, reduced modulo 2 in the second.
+    """Like `by_sum`, but the count is a variable of its own: set in the first layer, reduced modulo 2 in the second.
 
     It has no halting condition: run it for two layers.
     """
