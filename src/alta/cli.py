@@ -26,7 +26,7 @@ from alta.interpreter.run import generate, run
 from alta.interpreter.trace import Run, State
 from alta.language.program import Program, Token
 from alta.language.rules import Rule, Trap
-from alta.language.variables import Cell, Missing, format_value
+from alta.language.variables import Cell, Missing, declared, format_value
 from alta.programs import BUNDLED
 
 app = typer.Typer(
@@ -67,15 +67,20 @@ def main() -> None:
         sys.exit(_complain(f"{type(error).__name__}: {error} (alta --debug shows where)"))
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"alta {alta.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001 (see main)
 ) -> None:
     """Compile small Python programs to the exact Transformers that run them."""
-    if version:
-        print(f"alta {alta.__version__}")
-        raise typer.Exit
 
 
 @app.command("list")
@@ -269,8 +274,7 @@ def _names(text: str | None, known: Collection[str]) -> list[str] | None:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
-            visible = listing(name for name in known if not name.startswith("_"))
-            raise InputError(f"{name!r} is not a variable; variables: {visible}")
+            raise InputError(f"{name!r} is not a variable; variables: {listing(declared(known))}")
     return names
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from alta.language.program import Program, Token
 from alta.language.rules import Rule
-from alta.language.variables import Cell, format_value
+from alta.language.variables import Cell, declared, format_value
 
 
 class Assignment(Mapping[str, Cell]):
@@ -71,7 +71,7 @@ class Trace:
         """Every state, with the name of the sub-layer that it follows."""
         found = [("start", self.start)]
         for number, layer in enumerate(self.layers, start=1):
-            found += [(f"{number} attention", layer.attention), (f"{number} mlp", layer.mlp)]
+            found += [(f"attention {number}", layer.attention), (f"mlp {number}", layer.mlp)]
         return tuple(found)
 
     def table(
@@ -85,7 +85,7 @@ class Trace:
     ) -> str:
         """The states side by side, a block of rows for each position: a star (or colour) marks what a sub-layer
         changed, ∅ is NULL and ? is UNDEFINED. Columns that do not fit `width` follow in a table below."""
-        names = [name for name in self.program.variables if not name.startswith("_")]
+        names = declared(self.program.variables)
         rows = [
             (position, name)
             for position in (range(len(self.inputs)) if positions is None else sorted(positions))
@@ -146,11 +146,11 @@ class _Column:
 
 def _column(states: Sequence[tuple[str, State]], index: int, rows: Sequence[tuple[int, str]]) -> _Column:
     title, state = states[index]
-    number, _, kind = title.partition(" ")
+    kind, _, number = title.replace("attention", "attn").partition(" ")
     cells = [format_value(state[position][name]) for position, name in rows]
     before = states[index - 1][1] if index else state
     changed = [before[position][name] != state[position][name] for position, name in rows]
-    return _Column((number, kind[:4]), cells, changed)
+    return _Column((kind, number), cells, changed)
 
 
 def _pad(texts: Sequence[str]) -> list[str]:

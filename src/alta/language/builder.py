@@ -253,8 +253,8 @@ class MLPBuilder:
         for loop in self._loops:
             if loop.runner is not None and loop.runner not in callers:
                 raise RuleError(
-                    f"a loop over {loop.name!r} was left half-way in {loop.runner[1].co_name!r}, a generator that still "
-                    "exists; loop in the function that calls set, or close the generator"
+                    f"a loop over {loop.name!r} was left half-way in {loop.runner[1].co_name!r}, a generator that "
+                    "still exists; loop in the function that calls set, or close the generator"
                 )
         return {loop.name: loop.value for loop in self._loops if loop.value is not None}
 

@@ -102,7 +102,8 @@ class Diagrams:
         if top == "end":
             yield path, content
             return
-        for value, child in zip(self._values[top], content, strict=True):
+        values: tuple[Value, ...] = self._values[top]
+        for value, child in zip(values, content, strict=True):
             yield from self._ends(child, {**path, top: value})
 
     def _write(self, value: Expression | Value | str) -> Diagram:

@@ -21,6 +21,7 @@ from alta.language.variables import (
     SetOf,
     Value,
     Variable,
+    declared,
 )
 
 Token: TypeAlias = int | str
@@ -136,7 +137,9 @@ class Program:
 
     def _variable(self, name: str, reader: str) -> Variable:
         if name not in self.variables:
-            raise ProgramError(f"{reader} {name!r}, which is not a variable; variables: {listing(self.variables)}")
+            raise ProgramError(
+                f"{reader} {name!r}, which is not a variable; variables: {listing(declared(self.variables))}"
+            )
         return self.variables[name]
 
     def _check_start(self, variable: Variable) -> None:

@@ -19,6 +19,7 @@ from alta.language.variables import (
     OutsideDomainError,
     Value,
     Variable,
+    declared,
     format_value,
 )
 
@@ -181,7 +182,7 @@ def _and(antecedent: Antecedent) -> str:
 
 def _check_value(name: str, value: Value, variables: Mapping[str, Variable], entry: Rule | Trap) -> None:
     if name not in variables:
-        raise RuleError(f"unknown variable {name!r} in the rule {entry}; variables: {listing(variables)}")
+        raise RuleError(f"unknown variable {name!r} in the rule {entry}; variables: {listing(declared(variables))}")
     try:
         admitted = variables[name].domain.admit(value)
     except OutsideDomainError as error:

@@ -24,7 +24,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypeAlias, TypeVar
 
 from alta.errors import AltaError, LoweringError, listing
-from alta.language.variables import OutsideDomainError, Value, Variable
+from alta.language.variables import OutsideDomainError, Value, Variable, declared
 
 Names: TypeAlias = tuple[str, ...]  # in the order of the program's variables
 Key: TypeAlias = tuple[object, ...]  # tells outcomes apart: 1, 1.0 and True are three
@@ -33,6 +33,9 @@ Knowledge: TypeAlias = dict[Names, Mask]  # for groups of variables, the joint v
 
 MAX_TABLE = 1 << 17
 """Joint values in one table. An operation on more of them first splits a variable."""
+
+RERUNS = 32
+"""Times that the first path is run again on plain values; the n-th, a n-th of it, but at least once."""
 
 SHOWN = (numbers.Number, str, bytes, frozenset, type(None))
 """Outcomes that tables may hold: they cannot change, so paths may share them."""
@@ -284,11 +287,9 @@ class Path:
         if expression.raises:
             raised = self.settle(self.space.guard(expression))
             if raised is not None:
-                raise (
-                    EscapeError(raised.error, expression)
-                    if isinstance(raised.error, OutsideDomainError)
-                    else raised.error
-                )
+                if isinstance(raised.error, OutsideDomainError):
+                    raise EscapeError(raised.error, expression)
+                raise raised.error.with_traceback(None)
         return self.present(expression)
 
     def present(self, expression: Expression) -> Any:
@@ -341,6 +342,7 @@ class Census:
 
     def __init__(self, max_paths: int) -> None:
         self.paths = 1
+        self.ends = 1
         self._max_paths = max_paths
         self._sources: Counter[tuple[str, Names, int]] = Counter()
 
@@ -519,7 +521,7 @@ class Workspace:
 
     def _check(self, name: str, verb: str) -> Variable:
         if name not in self._variables:
-            known = listing(known for known in self._variables if not known.startswith("_"))
+            known = listing(declared(self._variables))
             raise LoweringError(f"the MLP function {verb} {name!r}, which is not a variable; variables: {known}")
         variable = self._variables[name]
         if not variable.domain.values:
@@ -577,7 +579,9 @@ def explore(
         end = _run(function, symbolic_workspace(path))
         if path.passed < len(forks):
             raise LoweringError(NOT_DETERMINISTIC)
-        _run_again(function, path, end, generator)
+        for _ in range(max(1, RERUNS // census.ends)):
+            _run_again(function, path, end, generator)
+        census.ends += 1
         result = leaf(end)
         branches.extend([] for _ in range(len(forks) - len(branches)))
         while forks:

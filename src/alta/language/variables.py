@@ -215,6 +215,11 @@ class Variable:
         return value
 
 
+def declared(names: Iterable[str]) -> list[str]:
+    """Without alta's own variables, which begin with an underscore."""
+    return [name for name in names if not name.startswith("_")]
+
+
 def format_value(value: Cell) -> str:
     """The value as people read it: 3, 0.5, 1/3, {0, 2}, ∅."""
     if isinstance(value, Missing):

@@ -161,8 +161,8 @@ def decide(z: Any, parsed: int) -> int:
     """What the parser does next, from the top of the stack and the next word."""
     top = z["top_symbol"]
     if top == symbol("Command"):
-        if z["word"] != symbol("EOS"):
-            raise ValueError("the command goes on where it should end")
+        if z["word"] != symbol("EOS") or z["top_under"] != symbol("START"):
+            raise ValueError("the words do not make up one command")
         return parsed
     for waiting, words in CONTINUED_BY.items():
         if top == symbol(waiting) and z["word"] in tuple(map(symbol, words)):

@@ -1,0 +1,170 @@
+"""The command line, as people and scripts use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from alta.programs import BUNDLED
+
+PROGRAM = """
+from alta import halt_spec, program_spec, v_relative, var
+
+def mlp(z):
+    if not z["done"] and z["done_left"]:
+        z["last"], z["done"] = z["last_left"], 1
+
+def build():
+    return program_spec(
+        variables={"last": var(4, input_init_fn="abc|".index), "done": var(2, input_init_fn=lambda t: t == "|")},
+        heads={"last_left": v_relative("last", -1), "done_left": v_relative("done", -1)},
+        ffn_fn=mlp, output_name="last", tokens=tuple("abc|"), halt=halt_spec("done", 1),
+    )
+
+program = build()
+number = 3
+"""
+
+
+def alta(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from alta.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100", **environment},
+    )
+
+
+def ok(*arguments: str) -> str:
+    result = alta(*arguments)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_list_names_every_program():
+    listed = ok("list")
+    assert [line.split()[0] for line in listed.splitlines()] == list(BUNDLED)
+    assert [entry["name"] for entry in json.loads(ok("list", "--json"))] == list(BUNDLED)
+
+
+def test_run_prints_trace_outputs_and_layers():
+    printed = ok("run", "parity-relative", "101")
+    assert "parity_left" in printed
+    assert printed.endswith("outputs  0 1 1 0\ndecoded  parity 0\nlayers   3, halted\n")
+
+
+def test_run_as_json():
+    data = json.loads(ok("run", "addition", "95+7", "--json", "--trace"))
+    assert data["decoded"] == "102"
+    assert data["layers"] == 4
+    assert data["halted"] is True
+    states = data["trace"]["states"]
+    assert [state["after"] for state in states[:3]] == ["start", "attention 1", "mlp 1"]
+    assert len(states) == 9
+    assert states[0]["positions"][0]["a"] is None
+    assert states[1]["positions"][0]["a"] == "undefined"
+    assert data["trace"]["fired"][0][0][0]["set"] == "started"
+
+
+def test_long_traces_are_printed_on_demand():
+    assert "choose with --variables" in ok("run", "scan", "jump twice")
+    chosen = ok("run", "scan", "jump twice", "--variables", "step,reading", "--layers", "0-2", "--positions", "0,1")
+    assert chosen.splitlines()[0].split() == ["start", "attn", "mlp", "attn", "mlp"]
+    assert len(ok("run", "scan", "jump", "--trace").splitlines()) > 400
+
+
+def test_generate():
+    assert "tokens  2 0 1 END\n" in ok("generate", "addition-decoder", "95+7")
+    data = json.loads(ok("generate", "parity-scratchpad", "1011", "--json"))
+    assert data["tokens"] == ["1", "1", "0", "1", "END"]
+    assert data["stopped"] is True
+    assert len(data["layers"]) == 5
+
+
+def test_rules():
+    printed = ok("rules", "parity-relative")
+    assert "done=0 ∧ done_left=1 ⟹ done := 1" in printed
+    assert printed.splitlines()[-1].strip() == "7 rules: 3 core, 4 resets; 0 traps"
+    data = json.loads(ok("rules", "parity-relative", "--json"))
+    assert data["counts"] == {"rules": 7, "core": 3, "resets": 4, "traps": 0}
+    assert {"if": {"done": 0, "done_left": 1}, "set": "done", "from": 0, "to": 1} in data["list"]
+    assert json.loads(ok("rules", "subleq", "--json", "--counts"))["counts"]["resets"] == 165
+    assert "parity_left :=" not in ok("rules", "parity-relative", "--variable", "done")
+
+
+def test_a_program_of_ones_own(file):
+    for name in (f"{file}:program", f"{file}:build", str(file)):
+        assert "outputs  3 3 3\n" in ok("run", name, "|ab")
+    assert "outputs  3 3 3\n" in ok("run", str(file), "| a b")
+    assert "outputs  3 3 3\n" in ok("run", str(file), "|,a,b")
+
+
+BAD = [
+    (("run", "nobody", "1"), "'nobody' is no bundled program, nor a file written as path/to/file.py:name"),
+    (("run", "parity-relative", "102"), "a string of bits, such as 10110, is made of 0 and 1; got '102'"),
+    (("run", "addition", "1+x"), "a sum is written like 12+34; got '1+x'"),
+    (("run", "sort-unique", "3 x"), "a list of numbers is written like 3 1 2"),
+    (("run", "sort-unique", "3 3"), "the MLP reads 'ranked_here', which is UNDEFINED"),
+    (("run", "scan", "jump up"), "'up' is no word of SCAN"),
+    (("run", "scan", "jump jump"), "the words do not make up one command"),
+    (("run", "parity-relative", "1", "--variables", "nobody"), "'nobody' is not a variable; variables: parity, done"),
+    (("run", "parity-relative", "1", "--layers", "7"), "there is no layer 7 in this run; the last is 1"),
+    (("run", "parity-relative", "1", "--positions", "x"), "positions are written like 0,3-5; got 'x'"),
+    (("generate", "addition", "1+2"), "only a causal program can generate"),
+    (("run", "nobody.py:program", "1"), "there is no file 'nobody.py'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_errors_are_one_line(arguments, message):
+    result = alta(*arguments)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+
+
+def test_errors_in_a_file_of_ones_own(file):
+    for name, message in ((f"{file}:nobody", "has no 'nobody'"), (f"{file}:number", "is no program")):
+        result = alta("run", name, "|")
+        assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+        assert message in result.stderr
+    file.write_text("this is no Python")
+    assert "cannot be loaded: SyntaxError" in alta("run", str(file), "|").stderr
+    file.write_text("import alta\nalta.var(0)")
+    assert "1 or more; got 0" in alta("run", str(file), "|").stderr
+
+
+def test_debug_shows_the_traceback():
+    for arguments in (("--debug", "run", "nobody", "1"), ("run", "nobody", "1", "--debug")):
+        assert "Traceback" in alta(*arguments).stderr
+
+
+def test_wrong_usage_exits_with_2():
+    assert alta("run").returncode == 2
+    assert alta("frobnicate").returncode == 2
+
+
+def test_help_has_examples():
+    for command in ("run", "generate", "rules"):
+        assert "Example" in ok(command, "--help")
+    assert ok("--version").startswith("alta ")
+
+
+def test_a_closed_pipe_is_no_error():
+    command = f"{sys.executable} -c 'from alta.cli import main; main()' rules subleq | head -1"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert result.stderr == ""
