@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import assert_never
 
-from alta.errors import EndlessError, InputError, ProgramError, TrapError, UndefinedError
+from alta.errors import EndlessError, InputError, ProgramError, TrapError, UndefinedError, listing
 from alta.interpreter.trace import Assignment, Generation, Layer, Run, State, Trace
 from alta.language.program import Head, Program, Token
 from alta.language.rules import Rule, Trap
@@ -22,7 +22,6 @@ from alta.language.variables import (
     Numerical,
     Output,
     Variable,
-    format_value,
 )
 
 
@@ -149,7 +148,7 @@ def mlp(program: Program, state: State, layer: int) -> tuple[State, tuple[tuple[
         seen = _snapped(program, assignment)
         found = program.rules.match(seen)
         if found.traps:
-            raise _trapped(found.traps[0], seen, layer, position)
+            raise _trapped(found.traps[0], layer, position)
         if found.undefined:
             raise _undefined(program, state, found.undefined[0][1], layer, position)
         updates: dict[str, Cell] = {rule.output: rule.new for rule in found.rules}
@@ -182,12 +181,9 @@ def _start(variable: Variable, token: int, position: int) -> Cell:
             assert_never(variable.start)
 
 
-def _trapped(trap: Trap, seen: Assignment, layer: int, position: int) -> TrapError:
-    names = [constraint.variable for constraint in trap.antecedent]
-    where = ", ".join(f"{name}={format_value(seen[name])}" for name in names)
-    return TrapError(
-        f"the MLP traps where {where or 'it runs'}: {trap.reason}", layer, position, names[-1] if names else None
-    )
+def _trapped(trap: Trap, layer: int, position: int) -> TrapError:
+    where = listing(trap.antecedent) if trap.antecedent else "it runs"
+    return TrapError(f"the MLP traps where {where}: {trap.reason}", layer, position, trap.variable)
 
 
 def _undefined(program: Program, state: State, variable: str, layer: int, position: int) -> UndefinedError:

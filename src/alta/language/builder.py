@@ -234,7 +234,7 @@ class MLPBuilder:
         try:
             new = domain.admit(value)
         except OutsideDomainError as error:
-            self._traps.append(Trap(_antecedent(scope), f"{name!r} is set out of its domain: {error}"))
+            self._traps.append(Trap(_antecedent(scope), f"{name!r} is set out of its domain: {error}", name))
             return
         for old in [scope[name]] if name in scope else domain.values:
             if old != new:

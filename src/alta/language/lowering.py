@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from alta.language.rules import Antecedent, Constraint, Rule, Trap
-from alta.language.symbolic import Expression, Leaf, Mask, Names, Raised, explore
+from alta.language.symbolic import Expression, Leaf, Mask, Names, Raised, Reason, explore
 from alta.language.variables import Value, Variable
 
 MAX_PATHS = 50_000
@@ -83,7 +83,7 @@ class Diagrams:
     def traps(self, root: Diagram) -> Iterator[Trap]:
         """The traps, from the diagram of reasons."""
         for path, reason in self._ends(root, {}):
-            yield Trap(self._antecedent(path), reason)
+            yield Trap(self._antecedent(path), *reason)
 
     def _antecedent(self, path: Mapping[str, Value]) -> Antecedent:
         antecedent = []
@@ -106,7 +106,7 @@ class Diagrams:
         for value, child in zip(values, content, strict=True):
             yield from self._ends(child, {**path, top: value})
 
-    def _write(self, value: Expression | Value | str) -> Diagram:
+    def _write(self, value: Expression | Value | Reason) -> Diagram:
         if not isinstance(value, Expression):
             return self._number(("end", value), frozenset())
         impossible = (Raised, type(None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,12 +36,17 @@ class Constraint:
         return f"{self.variable}={format_value(self.value)}"
 
 
+_name = operator.attrgetter("variable")
+
 Antecedent: TypeAlias = tuple[Constraint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Where every constraint of the antecedent holds, `output` changes from `old` to `new`."""
+    """Where every constraint of the antecedent holds, `output` changes from `old` to `new`.
+
+    Constraints are kept in the order of their variables' names, so that equal rules are equal.
+    """
 
     output: str
     old: Value
@@ -48,6 +54,7 @@ class Rule:
     antecedent: Antecedent
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "antecedent", tuple(sorted(self.antecedent, key=_name)))
         values = {constraint.variable: constraint.value for constraint in self.antecedent}
         if len(values) < len(self.antecedent):
             raise RuleError(f"a rule for {self.output!r} constrains a variable twice: {_and(self.antecedent)}")
@@ -70,10 +77,17 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """Where every constraint of the antecedent holds, the MLP has no meaning, for the reason given."""
+    """Where every constraint of the antecedent holds, the MLP has no meaning, for the reason given.
+
+    `variable` is the one that would be set out of its domain, if that is the reason.
+    """
 
     antecedent: Antecedent
     reason: str
+    variable: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "antecedent", tuple(sorted(self.antecedent, key=_name)))
 
     def __str__(self) -> str:
         return f"{_and(self.antecedent)} ⟹ {self.reason}"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from alta.errors import AltaError, LoweringError, listing
 from alta.language.variables import OutsideDomainError, Value, Variable, declared
@@ -548,9 +548,17 @@ def plain_workspace(variables: Mapping[str, Variable], assignment: Mapping[str, 
 class EscapeError(OutsideDomainError):
     """A symbol is written that can lie outside the domain; what the error says depends on which value it is."""
 
-    def __init__(self, error: Exception, expression: Expression) -> None:
+    def __init__(self, error: OutsideDomainError, expression: Expression) -> None:
         super().__init__(str(error))
         self.expression = expression
+        self.variable = error.variable
+
+
+class Reason(NamedTuple):
+    """Why a path is a trap."""
+
+    text: str
+    variable: str | None = None
 
 
 @dataclass(frozen=True)
@@ -558,7 +566,7 @@ class Leaf:
     """Where a path ends: what it has written, or why it is a trap."""
 
     writes: Mapping[str, Expression | Value]
-    trap: str | Expression | None = None
+    trap: Reason | Expression | None = None
 
 
 def explore(
@@ -626,17 +634,19 @@ def _run_again(function: Callable[[Any], object], path: Path, end: Leaf, generat
         raise LoweringError(NOT_DETERMINISTIC)
 
 
-def _reason(error: Exception) -> str | Expression:
+def _reason(error: Exception) -> Reason | Expression:
     here = FilePath(__file__).parent
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if FilePath(frame.filename).parent != here]
     where = f" (line {frames[-1].lineno} of {FilePath(frames[-1].filename).name})" if frames else ""
     if isinstance(error, EscapeError):
-        table = [f"{o.error}{where}" if isinstance(o, Raised) else None for o in error.expression.table]
-        return Expression(error.expression.names, table)
-    text = (
-        str(error) if isinstance(error, OutsideDomainError) else f"{type(error).__name__}: {error}".removesuffix(": ")
-    )
-    return text + where
+        expression = error.expression
+        table = [
+            Reason(f"{o.error}{where}", error.variable) if isinstance(o, Raised) else None for o in expression.table
+        ]
+        return Expression(expression.names, table)
+    if isinstance(error, OutsideDomainError):
+        return Reason(f"{error}{where}", error.variable)
+    return Reason(f"{type(error).__name__}: {error}".removesuffix(": ") + where)
 
 
 _one_at_a_time = threading.RLock()

@@ -41,7 +41,9 @@ Cell: TypeAlias = Value | Literal[Missing.NULL, Missing.UNDEFINED]
 
 
 class OutsideDomainError(Exception):
-    """A value that is not in a domain; the message says what was allowed."""
+    """A value that is not in a domain; the message says what was allowed, and `variable` whose domain it is."""
+
+    variable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,9 @@ class Variable:
         try:
             return self.domain.admit(value)
         except OutsideDomainError as error:
-            raise OutsideDomainError(f"{self.name!r} is set out of its domain: {error}") from None
+            escape = OutsideDomainError(f"{self.name!r} is set out of its domain: {error}")
+            escape.variable = self.name
+            raise escape from None
 
     def snap(self, value: Value) -> Value:
         """What the MLP sees of the value."""
