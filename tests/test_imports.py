@@ -17,8 +17,11 @@ ALLOWED = {
     "language": {"errors"},
     "interpreter": {"errors", "language"},
     "programs": {"errors", "language"},
-    "__init__": {"errors", "language", "interpreter"},
-    "cli": {"errors", "language", "interpreter", "programs", "__init__"},
+    "model": {"errors"},
+    "compiler": {"errors", "language", "model"},
+    "analysis": {"errors", "language", "interpreter", "compiler", "model"},
+    "__init__": {"errors", "language", "interpreter", "compiler", "model", "analysis"},
+    "cli": {"errors", "language", "interpreter", "compiler", "model", "analysis", "programs", "__init__"},
 }
 """For each part of the package, the parts that it may import."""
 

@@ -1,15 +1,21 @@
 """alta compiles small Python programs to the exact Transformers that run them."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from alta.errors import (
     AltaError,
+    CompileError,
     EndlessError,
     ExecutionError,
     InputError,
     LoweringError,
+    ModelFileError,
     ProgramError,
     RuleError,
     TrapError,
     UndefinedError,
+    VerificationError,
 )
 from alta.interpreter.run import generate, run
 from alta.interpreter.trace import Assignment, Generation, Layer, Run, Trace
@@ -29,6 +35,11 @@ from alta.language.program import Halt, Head, Program
 from alta.language.rules import Constraint, Rule, RuleSet, Trap
 from alta.language.variables import NULL, UNDEFINED, Variable
 
+if TYPE_CHECKING:
+    from alta.analysis.agreement import Certificate, verify
+    from alta.compiler.compile import compile
+    from alta.model.forward import Model, ModelRun, load
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -36,6 +47,8 @@ __all__ = [
     "UNDEFINED",
     "AltaError",
     "Assignment",
+    "Certificate",
+    "CompileError",
     "Constraint",
     "EndlessError",
     "ExecutionError",
@@ -46,6 +59,9 @@ __all__ = [
     "Layer",
     "LoweringError",
     "MLPBuilder",
+    "Model",
+    "ModelFileError",
+    "ModelRun",
     "Program",
     "ProgramError",
     "Rule",
@@ -57,8 +73,11 @@ __all__ = [
     "TrapError",
     "UndefinedError",
     "Variable",
+    "VerificationError",
+    "compile",
     "generate",
     "halt_spec",
+    "load",
     "numeric_var",
     "numerical_var",
     "program_spec",
@@ -68,4 +87,21 @@ __all__ = [
     "set_var",
     "v_relative",
     "var",
+    "verify",
 ]
+
+_LATER = {
+    "Certificate": "alta.analysis.agreement",
+    "Model": "alta.model.forward",
+    "ModelRun": "alta.model.forward",
+    "compile": "alta.compiler.compile",
+    "load": "alta.model.forward",
+    "verify": "alta.analysis.agreement",
+}
+"""What needs NumPy is imported when it is first used, so that `import alta` stays quick."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'alta' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

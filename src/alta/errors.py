@@ -4,6 +4,9 @@
     ├── ProgramError         a program is ill-formed; found while it is built
     │   ├── RuleError        a transition rule is malformed, or two rules conflict
     │   └── LoweringError    the MLP function cannot be turned into rules
+    ├── CompileError         a program cannot be compiled to a Transformer that is exact
+    ├── ModelFileError       a file is no model, or is damaged
+    ├── VerificationError    a model does not do what its program does
     ├── InputError           an input does not fit the program
     └── ExecutionError       a run had to stop; knows .layer, .position and .variable
         ├── TrapError        the MLP function raises, or writes outside a domain, on this state
@@ -32,6 +35,18 @@ class RuleError(ProgramError):
 
 class LoweringError(ProgramError):
     """The MLP function cannot be turned into transition rules."""
+
+
+class CompileError(AltaError):
+    """A program cannot be compiled to a Transformer that is exact."""
+
+
+class ModelFileError(AltaError):
+    """A file is no model, or is damaged."""
+
+
+class VerificationError(AltaError):
+    """A model does not do what its program does."""
 
 
 class InputError(AltaError, ValueError):

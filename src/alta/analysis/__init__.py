@@ -1,0 +1,1 @@
+"""What can be said of programs and models: that they agree, and what data pins down."""

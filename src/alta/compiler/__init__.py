@@ -1,0 +1,1 @@
+"""From a program to the weights of the Transformer that runs it."""

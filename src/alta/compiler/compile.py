@@ -1,0 +1,65 @@
+"""A program to a model, stage by stage."""
+
+from __future__ import annotations
+
+from alta.compiler.attention import check_sharpness, compile_head
+from alta.compiler.embeddings import position_embeddings, token_embeddings
+from alta.compiler.encoding import Encoding
+from alta.compiler.layout import lay_out
+from alta.compiler.mlp import compile_mlp
+from alta.compiler.precision import Precision, grid_for, precision_of
+from alta.language.program import Program
+from alta.language.record import to_data
+from alta.language.variables import Numerical
+from alta.model.forward import Model
+from alta.model.weights import Sparse, Weights
+
+
+def compile(
+    program: Program, *, dtype: str = "float32", max_length: int | None = None, sharpness: float = 100.0
+) -> Model:
+    """The Transformer that runs the program: for every input without a trap, the same outputs, layers and halting.
+
+    It is exact in `dtype` and in every wider format. Programs that take means need to know the longest input: it is the
+    program's position_range, or `max_length`. Raises CompileError where the program cannot be exact.
+    """
+    precision = precision_of(dtype)
+    check_sharpness(sharpness, precision)
+    encoding = encode(program, precision)
+    layout = encoding.layout
+    lengths = [length for length in (program.positions, max_length) if length is not None]
+    output = program.variables[program.output].domain
+    part = layout.slices[program.output]
+    read_out = dict.fromkeys(enumerate(range(part.start, part.stop)), 1.0)
+    weights = Weights(
+        tokens=token_embeddings(encoding),
+        positions=position_embeddings(encoding),
+        heads=tuple(compile_head(program, head, layout, sharpness) for head in program.heads.values()),
+        mlp=compile_mlp(encoding, precision, max_length),
+        output=Sparse.of((part.stop - part.start, layout.dim), read_out),
+        halt=_halting(encoding),
+        vocabulary=program.tokens,
+        output_values=output.values if isinstance(output, Numerical) else None,
+        max_length=min(lengths, default=None),
+        causal=program.causal,
+        dtype=dtype,
+        program=to_data(program),
+    )
+    return Model(weights)
+
+
+def encode(program: Program, precision: Precision) -> Encoding:
+    """How assignments of the program become vectors in a number format."""
+    grids = {}
+    for name, variable in program.variables.items():
+        if isinstance(variable.domain, Numerical):
+            grids[name] = grid_for(variable.domain.values, precision)
+    return Encoding(program, lay_out(program), grids)
+
+
+def _halting(encoding: Encoding) -> Sparse | None:
+    halt = encoding.program.halt
+    if halt is None:
+        return None
+    entries = {(0, place): number for place, number in encoding.entries(halt.variable, halt.value).items()}
+    return Sparse.of((1, encoding.layout.dim), entries)

@@ -1,0 +1,1 @@
+"""The Transformer: arrays only, which know no program."""
