@@ -3,6 +3,7 @@ with alta beyond the program's data."""
 
 from __future__ import annotations
 
+from collections import UserDict
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -19,11 +20,12 @@ class ReadsUndefined(BaseException):  # past an `except Exception` of the functi
     pass
 
 
-class Box(dict):
+class Box(UserDict):
     """The dictionary that an MLP function gets."""
 
     def __init__(self, program: Program, assignment: dict[str, Any]) -> None:
-        super().__init__(assignment)
+        super().__init__()
+        self.data = dict(assignment)
         self.program = program
         self.written: dict[str, Any] = {}
 

@@ -422,3 +422,154 @@ def test_random_assignments_of_the_papers_addition():
     generator = random.Random(0)
     for _ in range(5000):
         compare(program, random_programs.assignment(generator, program, undefined=0.1))
+
+
+def differences(lowered: Any, assignments: Any) -> list[Any]:
+    from test_random_programs import what_function_does, what_rules_do
+
+    return [a for a in assignments if what_function_does(lowered, a) != what_rules_do(lowered, a)]
+
+
+def refused_or_right(function: Any, **changes: Any) -> None:
+    """A function that looks at symbols in ways that they cannot follow is refused, if it is not lowered rightly."""
+    lowered = program(function, **changes)
+    domains = {name: variable.domain.values for name, variable in lowered.variables.items()}
+    try:
+        assert lowered.rules is not None
+    except LoweringError:
+        return
+    every = (dict(zip(domains, values, strict=True)) for values in product(*domains.values()))
+    assert differences(lowered, every) == []
+
+
+WIDE = {"variables": {"a": var(2), "x": var(1000)}, "heads": {}}
+
+
+def test_a_truth_value_that_is_looked_at_by_identity_is_noticed():
+    def by_is(z):
+        if (z["x"] == 777) is True:
+            z["a"] = 1
+
+    def by_match(z):
+        match (z["x"] == 777, z["x"] > 3):
+            case (True, _):
+                z["a"] = 1
+
+    refused_or_right(by_is, **WIDE)
+    refused_or_right(by_match, **WIDE)
+
+
+def test_an_except_in_the_function_does_not_swallow_a_refusal():
+    table = {(i, j): 1 for i in range(300) for j in range(300)}
+
+    def function(z):
+        try:
+            z["a"] = table[z["x"], z["y"]]
+        except Exception:
+            z["a"] = 0
+
+    changes = {"variables": {"a": var(2), "x": var(300), "y": var(300)}, "heads": {}}
+    with pytest.raises(LoweringError, match="more than 50,000 paths"):
+        assert program(function, **changes).rules
+
+    def misspelt(z):
+        try:
+            z["a"] = z["nobody"]
+        except Exception:
+            z["a"] = 0
+
+    with pytest.raises(LoweringError, match="'nobody'"):
+        assert program(misspelt).rules
+
+
+def test_an_operand_that_changes_between_two_operations():
+    class Limit:
+        value = 0
+
+        def __gt__(self, other):
+            return self.value > other
+
+    def function(z):
+        limit = Limit()
+        if limit > z["a"]:
+            z["b"] = 1
+        limit.value = 3
+        if limit > z["a"]:
+            z["b"] = 2
+
+    refused_or_right(function)
+
+
+def test_the_type_of_a_power_may_depend_on_the_exponent():
+    def function(z):
+        if isinstance(2 ** (z["a"] - 2), float):
+            z["b"] = 1
+
+    refused_or_right(function)
+
+
+def test_paths_that_contradict_themselves_are_left():
+    def ordered_pair(z):
+        if z["a"] < z["b"]:
+            z["c"] = len({z["a"], z["b"]}) - 1
+
+    def cycle(z):
+        while z["c"] != z["d"] and z["d"] != z["e"] and z["c"] != z["e"]:
+            pass
+        z["a"] = 1
+
+    check_everywhere(program(ordered_pair))
+    bits = {name: var(2) for name in "acde"}
+    assert len(program(cycle, variables=bits, heads={}).rules) == 1
+
+
+def test_three_argument_powers_copies_and_repeated_strings():
+    import copy
+
+    def function(z):
+        z["a"] = pow(z["a"], 2, 3) + len(("x" * z["b"])[1:]) % 2
+        z["b"] = copy.deepcopy(z["c"])
+
+    check_everywhere(program(function))
+
+
+def test_the_workspace_is_a_dictionary():
+    def function(z):
+        z["b"] = z.get("a", 0)
+        z.update({"c": 1})
+        z["a"] = sum(1 for _, value in z.items() if value == 1) % 4
+
+    lowered = program(function, variables={name: var(4) for name in "abc"}, heads={})
+    check_everywhere(lowered)
+    with pytest.raises(LoweringError, match="deletes 'a'"):
+        assert program(lambda z: z.pop("a")).rules
+
+
+def test_text_is_no_number_and_a_list_no_set():
+    assert len(program(lambda z: z.__setitem__("n", "0.5")).rules.traps) == 1
+    assert len(program(lambda z: z.__setitem__("s", [0])).rules.traps) == 1
+
+
+def test_too_many_variables_in_one_sum_are_refused():
+    bits = {**{f"x{i}": var(2) for i in range(40)}, "a": var(2)}
+    with pytest.raises(LoweringError, match="more than 16,777,216 joint values|more than 50,000 paths"):
+        assert program(
+            lambda z: z.__setitem__("a", sum(z[f"x{i}"] for i in range(40)) > 20), variables=bits, heads={}
+        ).rules
+
+
+def test_many_variables_and_rules():
+    """Neither recursion nor a quadratic search for conflicts stands in the way."""
+    from alta import Constraint, Rule, RuleSet, run
+
+    many = {**{f"x{i}": var(2) for i in range(1200)}, "a": var(2)}
+
+    def each(z):
+        for i in range(0, 1200, 100):
+            z[f"x{i}"] = 1
+
+    assert len(run(program(each, variables=many, heads={}), [0], max_layers=1).outputs) == 1
+    rules = [
+        Rule("a", 0, 1, (Constraint("a", 0), Constraint("k", i), Constraint(f"x{i % 1000}", 1))) for i in range(20_000)
+    ]
+    assert len(RuleSet(tuple(rules))) == 20_000

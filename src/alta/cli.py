@@ -156,7 +156,7 @@ def generate_tokens(
     result = generate(
         source.program,
         source.encode(prompt),
-        stop=source.stop if stop is None else source.tokens(stop)[0],
+        stop=source.stop if stop is None else source.token(stop),
         max_tokens=max_tokens,
         max_layers=source.max_layers if max_layers is None else max_layers,
     )
@@ -216,9 +216,18 @@ class Source:
         """What the outputs say, where that is known."""
         return self._bundled.decode(outputs) if self._bundled and not self.program.causal else None
 
+    def token(self, text: str) -> Token:
+        """The token of that name."""
+        for token in self.program.tokens:
+            if str(token) == text:
+                return token
+        raise InputError(f"{text!r} is not a token of this program; tokens: {self.program.describe_tokens()}")
+
     def tokens(self, text: str) -> list[Token]:
         """The tokens in a text: separated by spaces or commas, or else one a character."""
         known: dict[str, Token] = {str(token): token for token in self.program.tokens}
+        if text in known:
+            return [known[text]]
         words = text.replace(",", " ").split() if "," not in known else text.split()
         if len(words) == 1 and words[0] not in known:
             words = list(words[0])
@@ -247,7 +256,10 @@ def _load(name: str) -> Program:
         raise ProgramError(f"{path} has no {attribute!r}; programs: {listing(programs)}")
     found = getattr(module, attribute)
     if callable(found):
-        found = found()
+        try:
+            found = found()
+        except TypeError as error:
+            raise ProgramError(f"{attribute!r} in {path} cannot be called without arguments: {error}") from error
     if not isinstance(found, Program):
         raise ProgramError(f"{attribute!r} in {path} is no program, nor a function that returns one, but {found!r}")
     return found
@@ -263,7 +275,7 @@ def _import(path: Path) -> ModuleType:
         specification.loader.exec_module(module)
     except AltaError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ProgramError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
     return module
 
@@ -284,12 +296,13 @@ def _numbers(text: str | None, known: range, what: str) -> list[int] | None:
     numbers: list[int] = []
     for part in text.split(","):
         low, _, high = part.partition("-")
-        if not low.strip().isdigit() or (high and not high.strip().isdigit()):
+        ends = [low.strip(), (high or low).strip()]
+        if not all(end.isascii() and end.isdigit() for end in ends) or int(ends[0]) > int(ends[1]):
             raise InputError(f"{what}s are written like 0,3-5; got {text!r}")
-        numbers.extend(range(int(low), int(high or low) + 1))
-    for number in numbers:
-        if number not in known:
-            raise InputError(f"there is no {what} {number} in this run; the last is {known.stop - 1}")
+        for end in map(int, ends):
+            if end not in known:
+                raise InputError(f"there is no {what} {end} in this run; the last is {known.stop - 1}")
+        numbers.extend(range(int(ends[0]), int(ends[1]) + 1))
     return numbers
 
 

@@ -35,7 +35,7 @@ def run(program: Program, inputs: Iterable[Token], max_layers: int | None = None
         raise InputError("this program has no halting condition, so it needs max_layers")
     if max_layers is not None and (not isinstance(max_layers, int) or max_layers < 0):
         raise InputError(f"max_layers is a whole number, 0 or more; got {max_layers!r}")
-    given = tuple(inputs)
+    given = tuple(inputs) if isinstance(inputs, Iterable) else inputs
     state = start = landmark = initial_state(program, program.encode(given))
     layers: list[Layer] = []
     while not (halted := has_halted(program, state)) and (max_layers is None or len(layers) < max_layers):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import dis
 import operator
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
@@ -155,8 +158,7 @@ def program_spec(
     positions = None if position_range is None else Categorical(position_range).size
     resolved: dict[str, Variable] = {}
     for name, declaration in _entries(variables, "variables").items():
-        if not isinstance(declaration, Declaration):
-            raise ProgramError(f"variable {name!r} is {declaration!r}; declare it with var, numeric_var or set_var")
+        _declared(name, declaration)
         resolved[name] = Variable(name, declaration.domain, _start(name, declaration, vocabulary, positions))
     named: dict[str, Head] = {}
     for name, head in _entries(heads, "heads").items():
@@ -174,6 +176,10 @@ def program_spec(
         raise ProgramError("a program has one MLP: give either ffn_fn or rules")
     if ffn_fn is not None and not callable(ffn_fn):
         raise ProgramError(f"ffn_fn is a function of the variables; got {ffn_fn!r}")
+    if isinstance(rules, MLPBuilder) or (rules is not None and not isinstance(rules, Iterable)):
+        raise ProgramError(f"rules are a RuleSet or a sequence of rules, such as MLPBuilder(...).rules; got {rules!r}")
+    if isinstance(max_paths, bool) or not isinstance(max_paths, int) or max_paths < 1:
+        raise ProgramError(f"max_paths is a whole number, 1 or more; got {max_paths!r}")
     if halt is not None and not isinstance(halt, Halt):
         raise ProgramError(f"halt is made by halt_spec; got {halt!r}")
     return Program(
@@ -198,15 +204,16 @@ class MLPBuilder:
                 x.set("done", 1)          # done=0 ⟹ done := 1
         program_spec(..., rules=x.rules)
 
-    A constraint holds for as long as its loop runs: `break`, `return` and exceptions end it.
+    A constraint holds for as long as its `for` loop runs: `break`, `return` and exceptions end it (unless you keep what
+    the loop goes over, an `enumerate` of it, say, in a variable). Values taken in any other way are refused.
     """
 
     def __init__(self, variables: Mapping[str, Declaration], heads: Mapping[str, HeadDeclaration]) -> None:
-        self._domains = {name: declaration.domain for name, declaration in variables.items()}
+        self._domains = {name: _declared(name, d).domain for name, d in _entries(variables, "variables").items()}
         declared = {name: Variable(name, domain, Constant(0)) for name, domain in self._domains.items()}
         declared[ALWAYS] = Variable(ALWAYS, Categorical(1), Constant(0))
         self._outputs = set(heads)
-        for name, head in heads.items():
+        for name, head in _entries(heads, "heads").items():
             self._domains[name] = _output_domain(name, head, declared)
         self._loops: list[_Loop] = []
         self._rules: list[Rule] = []
@@ -299,7 +306,7 @@ class _Loop:
                     raise RuleError(f"the loop over {self.name!r} goes on after the loop around it has moved on")
                 del loops[loops.index(self) + 1 :]
                 self.value = value
-                self.runner = _callers()[0]
+                self.runner = _looping_function(self.name)
                 yield value
         finally:
             if self in loops:
@@ -315,6 +322,22 @@ def _callers() -> list[tuple[int, CodeType]]:
             found.append((id(frame), frame.f_code))
         frame = frame.f_back
     return found
+
+
+def _looping_function(name: str) -> tuple[int, CodeType]:
+    """The function whose `for` loop asks for the next value. Others, such as `sorted`, would take all the values and
+    forget the constraints."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_filename == __file__ and frame.f_back is not None:
+        frame = frame.f_back
+    instruction = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    if not instruction.startswith(("FOR_ITER", "SEND", "YIELD_FROM")):
+        raise RuleError(
+            f"the values of {name!r} are taken outside of a for loop (line {frame.f_lineno} of "
+            f"{Path(frame.f_code.co_filename).name}), so they would be no constraints; write "
+            f"`for ... in x.get({name!r})`"
+        )
+    return id(frame), frame.f_code
 
 
 def _antecedent(scope: Mapping[str, Value]) -> tuple[Constraint, ...]:
@@ -342,10 +365,10 @@ def _vocabulary(input_range: int | None, tokens: Sequence[str] | None) -> tuple[
         raise ProgramError("give either input_range, for integer tokens, or tokens, for strings")
     if tokens is None:
         return Categorical(input_range).values  # type: ignore[arg-type]
-    if isinstance(tokens, str) or not all(isinstance(token, str) for token in tokens):
+    if not isinstance(tokens, tuple | list) or not all(isinstance(token, str) for token in tokens):
         raise ProgramError(f"tokens are a tuple of strings; got {tokens!r}")
-    for token in tokens:
-        if tokens.count(token) > 1:
+    for token, count in Counter(tokens).items():
+        if count > 1:
             raise ProgramError(f"token {token!r} is listed twice")
     return tuple(tokens)
 
@@ -359,6 +382,12 @@ def _entries(entries: Mapping[str, Any], what: str) -> Mapping[str, Any]:
         if name.startswith("_"):
             raise ProgramError(f"{name!r} in {what}: names that begin with an underscore are alta's own")
     return entries
+
+
+def _declared(name: str, declaration: object) -> Declaration:
+    if not isinstance(declaration, Declaration):
+        raise ProgramError(f"variable {name!r} is {declaration!r}; declare it with var, numeric_var or set_var")
+    return declaration
 
 
 def _start(name: str, declaration: Declaration, tokens: tuple[Token, ...], positions: int | None) -> Start:

@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from alta.errors import LoweringError
 from alta.language.rules import Antecedent, Constraint, Rule, Trap
-from alta.language.symbolic import Expression, Leaf, Mask, Names, Raised, Reason, explore
+from alta.language.symbolic import Expression, Leaf, Mask, Names, Raised, Reason, Refusal, explore
 from alta.language.variables import Value, Variable
 
 MAX_PATHS = 50_000
@@ -33,7 +34,10 @@ def lower(
 ) -> tuple[tuple[Rule, ...], tuple[Trap, ...]]:
     """The function's rules and traps."""
     diagrams = Diagrams(variables)
-    end = explore(function, variables, max_paths, diagrams.leaf, diagrams.join)
+    try:
+        end = explore(function, variables, max_paths, diagrams.leaf, diagrams.join)
+    except Refusal as refusal:
+        raise LoweringError(str(refusal)) from None
     rules = [rule for name in variables if name in end.writes for rule in diagrams.rules(name, end.writes[name])]
     return tuple(rules), tuple(diagrams.traps(end.trap))
 
@@ -58,8 +62,10 @@ class Diagrams:
         self._chosen: dict[tuple[object, ...], Diagram] = {}
         self._constraints: dict[tuple[str, Value], Constraint] = {}
 
-    def leaf(self, leaf: Leaf) -> Branch:
+    def leaf(self, leaf: Leaf | None) -> Branch:
         """What the end of a path does."""
+        if leaf is None:
+            return Branch({}, ANY, ANY)
         if leaf.trap is not None:
             return Branch({}, self._write(leaf.trap), ANY)
         return Branch({name: self._write(value) for name, value in leaf.writes.items()}, KEEP, KEEP)

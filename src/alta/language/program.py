@@ -87,6 +87,8 @@ class Program:
             self.mlp.check(self.variables)
             object.__setattr__(self, "mlp", replace(self.mlp, resets=resets(self.variables.values())))
 
+    __hash__ = None  # type: ignore[assignment]
+
     @cached_property
     def rules(self) -> RuleSet:
         """What the MLP does, as rules: `len`, iteration, `.core`, `.resets`, `.traps`."""
@@ -101,6 +103,8 @@ class Program:
 
     def encode(self, inputs: Iterable[Token]) -> list[int]:
         """The inputs as indices into `tokens`."""
+        if not isinstance(inputs, Iterable):
+            raise InputError(f"inputs are a sequence of tokens; got {inputs!r}")
         indices = self._token_indices
         found = []
         for position, token in enumerate(inputs):
@@ -136,7 +140,7 @@ class Program:
             object.__setattr__(self, name, MappingProxyType(state[name]))  # type: ignore[arg-type]
 
     def _variable(self, name: str, reader: str) -> Variable:
-        if name not in self.variables:
+        if not isinstance(name, str) or name not in self.variables:
             raise ProgramError(
                 f"{reader} {name!r}, which is not a variable; variables: {listing(declared(self.variables))}"
             )

@@ -140,7 +140,7 @@ def _start_data(start: Start) -> Data:
 
 
 def _start(data: Data, domain: Domain) -> Start:
-    values = tuple(domain.admit(value) for value in data["values"])
+    values = tuple(domain.admit(frozenset(v) if isinstance(v, list) else v) for v in data["values"])
     match data["from"]:
         case "token":
             return FromToken(values)

@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Literal, NamedTuple, TypeAlias
 
 from alta.errors import RuleError, listing
@@ -31,6 +30,10 @@ class Constraint:
 
     variable: str
     value: Value
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.variable, str) or not isinstance(self.value, int | float | frozenset):
+            raise RuleError(f"a constraint is a variable's name and a value; got {self.variable!r}, {self.value!r}")
 
     def __str__(self) -> str:
         return f"{self.variable}={format_value(self.value)}"
@@ -114,6 +117,9 @@ class RuleSet:
     traps: tuple[Trap, ...] = ()
 
     def __post_init__(self) -> None:
+        for rule in self.core:
+            if not isinstance(rule, Rule) or rule.is_reset:
+                raise RuleError(f"the core of a rule set holds rules with a new value; got {rule!r}")
         by_output: defaultdict[str, list[Rule]] = defaultdict(list)
         for rule in self.core:
             by_output[rule.output].append(rule)
@@ -206,23 +212,29 @@ def _check_value(name: str, value: Value, variables: Mapping[str, Variable], ent
 
 
 def _refuse_conflicts(rules: list[Rule]) -> None:
-    """Rules grouped by the variables they constrain meet only where the variables of two groups overlap."""
-    groups: defaultdict[tuple[str, ...], dict[tuple[Value, ...], Rule]] = defaultdict(dict)
-    for rule in rules:
-        pairs = sorted((c.variable, c.value) for c in rule.antecedent)  # names differ, so values are never compared
-        names, values = tuple(name for name, _ in pairs), tuple(value for _, value in pairs)
-        if values in groups[names]:
-            raise _conflict(groups[names][values], rule)
-        groups[names][values] = rule
-    for (names, group), (others, other) in combinations(groups.items(), 2):
-        shared = set(names) & set(others)
-        here = [i for i, name in enumerate(names) if name in shared]
-        there = [i for i, name in enumerate(others) if name in shared]
-        met = {tuple(values[i] for i in here): rule for values, rule in group.items()}
-        for values, rule in other.items():
-            first = met.get(tuple(values[i] for i in there))
-            if first is not None:
-                raise _conflict(first, rule)
+    """Splits the rules by one variable after another, the one that most of them constrain first. Those that do not
+    constrain it go with every value. Rules that are still together when one has no constraint left can fire together.
+    """
+    groups = [[({c.variable: c.value for c in rule.antecedent}, rule) for rule in rules]]
+    while groups:
+        group = groups.pop()
+        if len(group) < 2:
+            continue
+        bare = [rule for constraints, rule in group if not constraints]
+        if bare:
+            raise _conflict(bare[0], next(rule for _, rule in group if rule is not bare[0]))
+        variable = Counter(name for constraints, _ in group for name in constraints).most_common(1)[0][0]
+        branches: defaultdict[Value, list[tuple[dict[str, Value], Rule]]] = defaultdict(list)
+        rest = []
+        for constraints, rule in group:
+            if variable in constraints:
+                others = {name: value for name, value in constraints.items() if name != variable}
+                branches[constraints[variable]].append((others, rule))
+            else:
+                rest.append((constraints, rule))
+        groups += [[*branch, *rest] for branch in branches.values()]
+        if len(branches) > 1 and len(rest) > 1:
+            groups.append(rest)
 
 
 def _conflict(first: Rule, second: Rule) -> RuleError:
@@ -233,47 +245,42 @@ def _conflict(first: Rule, second: Rule) -> RuleError:
 
 
 class _Node(NamedTuple):
-    """A decision on one variable. `rest` holds the entries that do not constrain it."""
+    """Decisions on variables, one after another; each entry below is behind one of them, or `here`."""
 
-    variable: str | None
-    children: dict[Value, _Node]
-    rest: _Node | None
     here: list[Rule | Trap]
+    decisions: list[tuple[str, dict[Value, _Node]]]
 
 
 def _grow(entries: list[tuple[dict[str, Value], Rule | Trap]]) -> _Node:
-    here = [entry for constraints, entry in entries if not constraints]
+    node = _Node([entry for constraints, entry in entries if not constraints], [])
     entries = [item for item in entries if item[0]]
-    counts = Counter(name for constraints, _ in entries for name in constraints)
-    if not counts:
-        return _Node(None, {}, None, here)
-    variable = counts.most_common(1)[0][0]
-    rest = []
-    branches: defaultdict[Value, list[tuple[dict[str, Value], Rule | Trap]]] = defaultdict(list)
-    for constraints, entry in entries:
-        if variable in constraints:
-            branches[constraints.pop(variable)].append((constraints, entry))
-        else:
-            rest.append((constraints, entry))
-    children = {value: _grow(branch) for value, branch in branches.items()}
-    return _Node(variable, children, _grow(rest) if rest else None, here)
-
-
-def _descend(node: _Node | None, assignment: Mapping[str, Cell], found: Match, unread: str | None) -> None:
-    while node is not None:
-        for entry in node.here:
-            if unread is not None:
-                found.undefined.append((entry, unread))
-            elif isinstance(entry, Rule):
-                found.rules.append(entry)
+    while entries:
+        counts = Counter(name for constraints, _ in entries for name in constraints)
+        variable = counts.most_common(1)[0][0]
+        branches: defaultdict[Value, list[tuple[dict[str, Value], Rule | Trap]]] = defaultdict(list)
+        rest = []
+        for constraints, entry in entries:
+            if variable in constraints:
+                branches[constraints.pop(variable)].append((constraints, entry))
             else:
-                found.traps.append(entry)
-        if node.variable is None:
-            return
-        value = assignment[node.variable]
+                rest.append((constraints, entry))
+        node.decisions.append((variable, {value: _grow(branch) for value, branch in branches.items()}))
+        entries = rest
+    return node
+
+
+def _descend(node: _Node, assignment: Mapping[str, Cell], found: Match, unread: str | None) -> None:
+    for entry in node.here:
+        if unread is not None:
+            found.undefined.append((entry, unread))
+        elif isinstance(entry, Rule):
+            found.rules.append(entry)
+        else:
+            found.traps.append(entry)
+    for variable, children in node.decisions:
+        value = assignment[variable]
         if value is UNDEFINED:
-            for child in node.children.values():
-                _descend(child, assignment, found, unread or node.variable)
-        elif value is not NULL and value in node.children:
-            _descend(node.children[value], assignment, found, unread)
-        node = node.rest
+            for child in children.values():
+                _descend(child, assignment, found, unread or variable)
+        elif value is not NULL and value in children:
+            _descend(children[value], assignment, found, unread)

@@ -12,14 +12,17 @@ import builtins
 import math
 import numbers
 import operator
+import os
 import random
 import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -34,13 +37,30 @@ Knowledge: TypeAlias = dict[Names, Mask]  # for groups of variables, the joint v
 MAX_TABLE = 1 << 17
 """Joint values in one table. An operation on more of them first splits a variable."""
 
+FEW = 4
+"""Outcomes of an expression that was never settled, each of which is tried on plain values."""
+
 RERUNS = 32
 """Times that the first path is run again on plain values; the n-th, a n-th of it, but at least once."""
 
-SHOWN = (numbers.Number, str, bytes, frozenset, type(None))
-"""Outcomes that tables may hold: they cannot change, so paths may share them."""
+MAX_WORK = 1 << 24
+"""Joint values in all tables together."""
+
+SHOWN = (numbers.Number, frozenset, type(None))
+"""Outcomes of operators that stay symbolic. For others, a list or a string, say, the arguments are settled first."""
+
+CONSTANT = (int, float, bool, complex, str, bytes, type(None), Fraction)
+"""Plain arguments that cannot change, so that the outcome of an operator on them can be kept."""
 
 R = TypeVar("R")
+
+
+class Refusal(BaseException):
+    """The function cannot be lowered. No Exception, so that an `except` in the function does not swallow it."""
+
+
+class Impossible(BaseException):
+    """The path contradicts itself: no assignment takes it."""
 
 
 class Raised:
@@ -105,6 +125,7 @@ class Space:
         self.variables = variables
         self.values: dict[str, tuple[Value, ...]] = {name: v.domain.values for name, v in variables.items()}
         self._rank = {name: rank for rank, name in enumerate(self.values)}
+        self.work = 0
         self._made: dict[Key, tuple[Expression, object]] = {}
         self._lifted: dict[tuple[Names, Mask, Names], Mask] = {}
         self._slices: dict[tuple[Names, str], list[Mask]] = {}
@@ -127,11 +148,9 @@ class Space:
 
     def apply(self, operation: Callable[..., Any], arguments: tuple[object, ...]) -> Expression:
         """The operation on expressions and plain values."""
-        key: Key = (operation, *((Expression, id(a)) if isinstance(a, Expression) else identity(a) for a in arguments))
-        try:
-            hash(key)
-        except TypeError:  # a plain argument that may change
+        if not all(isinstance(a, Expression) or type(a) in CONSTANT for a in arguments):
             return self._tabulate(operation, arguments)
+        key: Key = (operation, *((Expression, id(a)) if isinstance(a, Expression) else identity(a) for a in arguments))
         return self._make(key, arguments, lambda: self._tabulate(operation, arguments))
 
     def guard(self, expression: Expression) -> Expression:
@@ -149,9 +168,11 @@ class Space:
         for name, index in fixed.items():
             mask &= self.slices(expression.names, name)[index]
         key = "restrict", id(expression), mask
-        return self._make(
-            key, expression, lambda: Expression(names, [o for i, o in enumerate(expression.table) if mask >> i & 1])
-        )
+        return self._make(key, expression, lambda: self._restricted(expression, names, mask))
+
+    def _restricted(self, expression: Expression, names: Names, mask: Mask) -> Expression:
+        self._count(len(expression.table), expression.names)
+        return Expression(names, [expression.table[index] for index in _bits(mask)])
 
     def lift(self, part: Names, mask: Mask, whole: Names) -> Mask:
         """The joint values of `whole` whose part is in the mask."""
@@ -191,11 +212,20 @@ class Space:
     def _tabulate(self, operation: Callable[..., Any], arguments: tuple[object, ...]) -> Expression:
         names = self.union([a.names for a in arguments if isinstance(a, Expression)])
         size = self.size(names)
+        self._count(size, names)
         columns = [
             [a.table[index] for index in self.indices(a.names, names)] if isinstance(a, Expression) else [a] * size
             for a in arguments
         ]
         return Expression(names, [_outcome(operation, row) for row in zip(*columns, strict=True)])
+
+    def _count(self, size: int, names: Names) -> None:
+        self.work += size
+        if self.work > MAX_WORK:
+            raise Refusal(
+                f"the MLP function combines too many variables: tables of more than {MAX_WORK:,} joint values, the "
+                f"last of {listing(map(repr, names))}. Test variables one by one, or write the rules with MLPBuilder"
+            )
 
 
 def _outcome(operation: Callable[..., Any], row: tuple[Any, ...]) -> Any:
@@ -218,6 +248,7 @@ class Fork:
         self.known = known
         self.outcomes = outcomes
         self.taken = 0
+        self.learned: dict[int, Knowledge] = {}  # for outcomes that have been taken
 
 
 class Path:
@@ -228,14 +259,20 @@ class Path:
         self.known: Knowledge = {}
         self.forks = forks
         self.passed = 0
+        self.unsettled: dict[int, Expression] = {}  # made on this path, and not asked for its plain value
         self._census = census
 
     def settle(self, expression: Expression) -> Any:
         """The expression's outcome on this path. Forks if there are several."""
+        self.unsettled.pop(id(expression), None)
         if self.passed < len(self.forks) and self.forks[self.passed].expression is expression:
             return self._pass()
         possible = self.possible(expression.names)
         outcomes = [(outcome, mask & possible) for outcome, mask in expression.outcomes.values() if mask & possible]
+        if len(outcomes) > 1 and self._entangled(expression.names):
+            outcomes = [o for o in outcomes if self.sample(random.Random(0), (expression.names, o[1])) is not None]
+        if not outcomes:
+            raise Impossible
         if len(outcomes) == 1:
             return outcomes[0][0]
         if self.passed == len(self.forks):
@@ -243,32 +280,56 @@ class Path:
             self._census.count(fork)
             self.forks.append(fork)
         elif not self.forks[self.passed].expression.equals(expression):
-            raise LoweringError(NOT_DETERMINISTIC)
+            raise Refusal(NOT_DETERMINISTIC)
         return self._pass()
 
     def _pass(self) -> Any:
         fork = self.forks[self.passed]
         self.passed += 1
         outcome, mask = fork.outcomes[fork.taken]
-        self._learn(fork.expression.names, mask)
+        if fork.taken not in fork.learned:
+            fork.learned[fork.taken] = self._learn(fork.expression.names, mask)
+        self.known = fork.learned[fork.taken]
         return outcome
 
     def possible(self, names: Names) -> Mask:
-        """The joint values that do not contradict what the path has learned."""
+        """The joint values that do not contradict what the path has learned of them."""
         mask = self.space.full(names)
-        for part, known in self.known.items():
-            if all(name in names for name in part):
-                mask &= self.space.lift(part, known, names)
+        for part in _parts(names) if len(names) <= 4 else self.known:
+            if part in self.known and all(name in names for name in part):
+                mask &= self.space.lift(part, self.known[part], names)
         return mask
 
-    def _learn(self, names: Names, mask: Mask) -> None:
-        self.known = dict(self.known)
-        self.known[names] = mask
-        if len(names) > 1:
-            for name in names:
-                slices = enumerate(self.space.slices(names, name))
-                seen = sum(1 << value for value, part in slices if part & mask)
-                self.known[name,] = self.known.get((name,), seen) & seen
+    def _learn(self, names: Names, mask: Mask) -> Knowledge:
+        """What is known after an outcome: its joint values, and what follows for single variables and other groups."""
+        known = dict(self.known)
+        known[names] = mask
+        changed = set(names)
+        while changed:
+            groups = [part for part in known if len(part) > 1 and not changed.isdisjoint(part)]
+            if len(names) == 1 and not groups:
+                break
+            changed = set()
+            for part in groups:
+                mask = known[part]
+                for name in part:
+                    if (name,) in known:
+                        mask &= self.space.lift((name,), known[name,], part)
+                known[part] = mask
+                for name in part:
+                    slices = enumerate(self.space.slices(part, name))
+                    seen = sum(1 << value for value, joint in slices if joint & mask)
+                    if seen != known.get((name,), self.space.full((name,))):
+                        known[name,] = seen
+                        changed.add(name)
+        return known
+
+    def _entangled(self, names: Names) -> bool:
+        """Whether groups of variables overlap in a way that masks of each do not settle."""
+        groups = [part for part in self.known if len(part) > 1]
+        return len(groups) > 1 and any(
+            not set(part).isdisjoint(names) and not set(part).issubset(names) for part in groups
+        )
 
     def apply(self, operation: Callable[..., Any], *arguments: object) -> Any:
         """The operation on symbols and plain values: a symbol, or a plain value where only one is left."""
@@ -296,6 +357,7 @@ class Path:
         """The expression as the function sees it."""
         if all(self._fixed(name) is not None for name in expression.names):
             return self.settle(expression)
+        self.unsettled[id(expression)] = expression
         return Symbol(self, expression)
 
     def _names(self, terms: list[object]) -> Names:
@@ -306,29 +368,54 @@ class Path:
         mask = self.known.get((name,), self.space.full((name,)))
         return mask.bit_length() - 1 if mask.bit_count() == 1 else None
 
-    def sample(self, generator: random.Random) -> dict[str, Value] | None:
-        """An assignment that takes this path, or None where none was found."""
-        chosen: dict[str, int] = {}
-        for names, mask in sorted(self.known.items(), key=lambda item: -len(item[0])):
-            for other, known in self.known.items():
-                if all(name in names for name in other):
-                    mask &= self.space.lift(other, known, names)
-            for name in names:
-                if name in chosen:
-                    mask &= self.space.slices(names, name)[chosen[name]]
-            if not mask:
-                return None
-            for name in names:
-                if name not in chosen:
-                    slices = self.space.slices(names, name)
-                    chosen[name] = generator.choice([index for index, part in enumerate(slices) if part & mask])
-                    mask &= slices[chosen[name]]
-        values = self.space.values.items()
+    def sample(self, generator: random.Random, wanted: tuple[Names, Mask] | None = None) -> dict[str, Value] | None:
+        """An assignment that takes this path (and has one of the joint values that are wanted), or None if there is
+        none."""
+        known = self.known
+        if wanted is not None:
+            names, mask = wanted
+            known = {**known, names: known.get(names, mask) & mask}
+        chosen = self._solve(known, sorted(known, key=len, reverse=True), {}, generator)
+        if chosen is None:
+            return None
         return {
             name: options[chosen[name]] if name in chosen else generator.choice(options)
-            for name, options in values
+            for name, options in self.space.values.items()
             if options
         }
+
+    def _solve(
+        self, known: Knowledge, groups: list[Names], chosen: dict[str, int], generator: random.Random
+    ) -> dict[str, int] | None:
+        """Chooses values for one group after another, and goes back where none is left."""
+        if not groups:
+            return chosen
+        names, *rest = groups
+        mask = known[names]
+        for name in names:
+            if name in chosen:
+                mask &= self.space.slices(names, name)[chosen[name]]
+            elif (name,) in known:
+                mask &= self.space.lift((name,), known[name,], names)
+        while mask:
+            bit = 1 << generator.choice(_bits(mask))
+            mask &= ~bit
+            values = {
+                name: next(i for i, part in enumerate(self.space.slices(names, name)) if part & bit) for name in names
+            }
+            found = self._solve(known, rest, {**chosen, **values}, generator)
+            if found is not None:
+                return found
+        return None
+
+
+def _parts(names: Names) -> Iterator[Names]:
+    """All groups of some of the names."""
+    return (part for size in range(1, len(names) + 1) for part in combinations(names, size))
+
+
+def _bits(mask: Mask) -> list[int]:
+    return [index for index, digit in enumerate(reversed(f"{mask:b}")) if digit == "1"]
 
 
 NOT_DETERMINISTIC = (
@@ -356,7 +443,7 @@ class Census:
                 f"{place}: {listing(map(repr, names))} split over {ways} values, {count + 1} paths"
                 for (place, names, ways), count in self._sources.most_common(3)
             )
-            raise LoweringError(
+            raise Refusal(
                 f"the MLP function takes more than {self._max_paths:,} paths. Most come from {sources}. Compare with "
                 "operators instead of looking values up, test what decides most first, write the rules with "
                 "MLPBuilder, or raise max_paths"
@@ -387,7 +474,7 @@ class Symbol:
         possible = self._path.possible(self._expression.names)
         outcomes = [outcome for outcome, mask in self._expression.outcomes.values() if mask & possible]
         if len(outcomes) > 1:
-            raise LoweringError(
+            raise Refusal(
                 "the MLP function keeps a value from one call to the next (in a cache or a global, say), so it is not "
                 "deterministic"
             )
@@ -410,7 +497,7 @@ class Symbol:
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # so that isinstance(z["x"], int) holds, as it does for a plain value
         kinds = {type(outcome) for outcome in self._expression.table if not isinstance(outcome, Raised)}
-        return kinds.pop() if len(kinds) == 1 else Symbol
+        return kinds.pop() if len(kinds) == 1 else type(self.settled())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -453,6 +540,17 @@ class Symbol:
     def __round__(self, digits: int | None = None) -> Any:
         return self._path.apply(round, self, digits)
 
+    def __pow__(self, other: object, modulus: object = None) -> Any:
+        if modulus is None:
+            return self._path.apply(operator.pow, self, other)
+        return self._path.apply(pow, self, other, modulus)
+
+    def __copy__(self) -> Symbol:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Symbol:
+        return self
+
     def __divmod__(self, other: object) -> tuple[Any, Any]:
         return self // other, self % other  # type: ignore[operator]
 
@@ -472,7 +570,8 @@ def _install_operators() -> None:
 
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor", "lshift", "rshift"):
         operation = getattr(operator, name)
-        setattr(Symbol, f"__{name.strip('_')}__", binary(operation))
+        if name != "pow":
+            setattr(Symbol, f"__{name.strip('_')}__", binary(operation))
         setattr(Symbol, f"__r{name.strip('_')}__", reflected(operation))
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
         setattr(Symbol, f"__{name}__", binary(getattr(operator, name)))
@@ -483,7 +582,7 @@ def _install_operators() -> None:
 _install_operators()
 
 
-class Workspace:
+class Workspace(MutableMapping[str, Any]):
     """What the function gets: it reads and sets variables as if this were a dictionary."""
 
     def __init__(
@@ -504,7 +603,7 @@ class Workspace:
     def __setitem__(self, name: str, value: object) -> None:
         variable = self._check(name, "sets")
         if variable.is_output:
-            raise LoweringError(
+            raise Refusal(
                 f"the MLP function sets attention output {name!r}; outputs of heads become NULL after every layer"
             )
         self._writes[name] = self._admit(variable, value)
@@ -515,17 +614,19 @@ class Workspace:
     def __iter__(self) -> Iterator[str]:
         return iter(self._variables)
 
-    def keys(self) -> list[str]:
-        """The names of all variables."""
-        return list(self._variables)
+    def __len__(self) -> int:
+        return len(self._variables)
+
+    def __delitem__(self, name: str) -> None:
+        raise Refusal(f"the MLP function deletes {name!r}; variables stay, and keep a value")
 
     def _check(self, name: str, verb: str) -> Variable:
         if name not in self._variables:
             known = listing(declared(self._variables))
-            raise LoweringError(f"the MLP function {verb} {name!r}, which is not a variable; variables: {known}")
+            raise Refusal(f"the MLP function {verb} {name!r}, which is not a variable; variables: {known}")
         variable = self._variables[name]
         if not variable.domain.values:
-            raise LoweringError(f"the MLP function {verb} {name!r}, which has no buckets; give it `values`")
+            raise Refusal(f"the MLP function {verb} {name!r}, which has no buckets; give it `values`")
         return variable
 
 
@@ -573,10 +674,11 @@ def explore(
     function: Callable[[Any], object],
     variables: Mapping[str, Variable],
     max_paths: int,
-    leaf: Callable[[Leaf], R],
+    leaf: Callable[[Leaf | None], R],
     join: Callable[[Expression, list[tuple[Mask, R]]], R],
 ) -> R:
-    """Folds the tree of the function's paths: `leaf` at the ends, `join` where an expression decides."""
+    """Folds the tree of the function's paths: `leaf` at the ends (None where no assignment gets to), `join` where an
+    expression decides."""
     space = Space(variables)
     census = Census(max_paths)
     generator = random.Random(0)
@@ -584,12 +686,14 @@ def explore(
     branches: list[list[R]] = []
     while True:
         path = Path(space, forks, census)
-        end = _run(function, symbolic_workspace(path))
-        if path.passed < len(forks):
-            raise LoweringError(NOT_DETERMINISTIC)
-        for _ in range(max(1, RERUNS // census.ends)):
-            _run_again(function, path, end, generator)
-        census.ends += 1
+        try:
+            end = _run(function, symbolic_workspace(path))
+        except Impossible:
+            end = None
+        if end is not None:
+            if path.passed < len(forks):
+                raise LoweringError(NOT_DETERMINISTIC)
+            _run_again(function, path, end, census, generator)
         result = leaf(end)
         branches.extend([] for _ in range(len(forks) - len(branches)))
         while forks:
@@ -613,31 +717,61 @@ def _run(function: Callable[[Any], object], workspace: Workspace) -> Leaf:
             function(workspace)
     except AltaError:
         raise
+    except SystemExit:
+        raise LoweringError("the MLP function calls exit; to stop a run, raise an exception") from None
     except Exception as error:
         return Leaf({}, _reason(error))
     return Leaf({name: v.kept() if isinstance(v, Symbol) else v for name, v in workspace._writes.items()})
 
 
-def _run_again(function: Callable[[Any], object], path: Path, end: Leaf, generator: random.Random) -> None:
-    """On plain values that take the same path, the function has to do the same."""
-    assignment = path.sample(generator)
-    if assignment is None:
-        return
+def _run_again(
+    function: Callable[[Any], object], path: Path, end: Leaf, census: Census, generator: random.Random
+) -> None:
+    """On plain values that take the same path, the function has to do the same.
+
+    Where a truth value or the like was made and never tested, the function may have looked at it in another way (`is`,
+    say), so each of its outcomes is tried.
+    """
+    wanted: list[tuple[Names, Mask] | None] = [None] * max(1, RERUNS // census.ends)
+    census.ends += 1
+    for expression in path.unsettled.values():
+        if len(expression.outcomes) <= FEW and len(expression.names) > 0:
+            possible = path.possible(expression.names)
+            masks = [mask & possible for _, mask in expression.outcomes.values()]
+            wanted += [(expression.names, mask) for mask in masks if mask]
+    for case in wanted:
+        assignment = path.sample(generator, case)
+        if assignment is not None:
+            _compare(function, path, end, assignment)
+
+
+def _compare(function: Callable[[Any], object], path: Path, end: Leaf, assignment: Mapping[str, Value]) -> None:
     again = _run(function, plain_workspace(path.space.variables, assignment))
     expected: dict[str, object] = {}
     for name, written in end.writes.items():
         if isinstance(written, Expression):
-            fixed = {n: path.space.values[n].index(assignment[n]) for n in written.names}
-            written = path.space.restrict(written, fixed).table[0]
+            index = 0
+            for variable in written.names:
+                values = path.space.values[variable]
+                index = index * len(values) + values.index(assignment[variable])
+            written = written.table[index]
         expected[name] = written
     if (end.trap is None) != (again.trap is None) or expected != again.writes:
         raise LoweringError(NOT_DETERMINISTIC)
 
 
+_HERE = str(FilePath(__file__).parent) + os.sep
+
+
+def _lines(error: Exception) -> Iterator[tuple[str, int]]:
+    """The files and lines that an exception came through; unlike `extract_tb`, reads no source."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        yield frame.f_code.co_filename, line
+
+
 def _reason(error: Exception) -> Reason | Expression:
-    here = FilePath(__file__).parent
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if FilePath(frame.filename).parent != here]
-    where = f" (line {frames[-1].lineno} of {FilePath(frames[-1].filename).name})" if frames else ""
+    frames = [(file, line) for file, line in _lines(error) if not file.startswith(_HERE)]
+    where = f" (line {frames[-1][1]} of {FilePath(frames[-1][0]).name})" if frames else ""
     if isinstance(error, EscapeError):
         expression = error.expression
         table = [

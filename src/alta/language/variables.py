@@ -6,7 +6,7 @@ import enum
 import math
 import operator
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -98,10 +98,11 @@ class Numerical:
     def admit(self, value: object) -> float:
         """The value as a member of the domain: one of the buckets, or any finite float if there are none."""
         try:
-            number = float(value) + 0.0  # type: ignore[arg-type]  # + 0.0 makes -0.0 the 0.0 that it equals
-        except (TypeError, ValueError, OverflowError):
+            number = _number(value)
+        except TypeError:
             raise OutsideDomainError(f"{value!r} is no number; allowed are {self}") from None
-        if number not in self.values if self.values else not math.isfinite(number):
+        place = bisect_left(self.values, number)
+        if self.values[place : place + 1] != (number,) if self.values else not math.isfinite(number):
             raise OutsideDomainError(f"{number!r} is not among {self}")
         return number
 
@@ -143,10 +144,9 @@ class SetOf:
 
     def admit(self, value: object) -> frozenset[int]:
         """The value as a member of the domain."""
-        try:
-            candidate = frozenset(value)  # type: ignore[call-overload]
-        except TypeError:
-            raise OutsideDomainError(f"{value!r} is no set; allowed are {self}") from None
+        if not isinstance(value, Set):
+            raise OutsideDomainError(f"{value!r} is no set; allowed are {self}")
+        candidate = frozenset(value)
         if candidate not in self.values:
             raise OutsideDomainError(f"{format_value(candidate)} is not among {self}")
         return frozenset(int(item) for item in candidate)
@@ -243,9 +243,19 @@ def _as_tuple(values: object, what: str) -> tuple[object, ...]:
 
 def _bucket(value: object) -> float:
     try:
-        number = float(value) + 0.0  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
+        number = _number(value)
+    except TypeError:
         raise ProgramError(f"a bucket is a number; got {value!r}") from None
     if not math.isfinite(number):
         raise ProgramError(f"a bucket is a finite number; got {number!r}")
     return number
+
+
+def _number(value: object) -> float:
+    """The value as a float; TypeError for what is none, a text of digits included."""
+    if isinstance(value, str | bytes):
+        raise TypeError
+    try:
+        return float(value) + 0.0  # type: ignore[arg-type]  # + 0.0 makes -0.0 the 0.0 that it equals
+    except (ValueError, OverflowError):
+        raise TypeError from None
