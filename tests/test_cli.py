@@ -31,6 +31,17 @@ number = 3
 """
 
 
+CLOSE = """
+from alta import numeric_var, program_spec, var
+
+values = (0.0, 1e-9, 1.0)
+program = program_spec(
+    variables={"n": numeric_var(values, input_init_fn=values.__getitem__), "a": var(3)},
+    heads={}, ffn_fn=lambda z: z.__setitem__("a", values.index(z["n"])), output_name="a", input_range=3,
+)
+"""
+
+
 def alta(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from alta.cli import main; main()", *arguments],
@@ -62,7 +73,9 @@ def test_list_names_every_program():
 def test_run_prints_trace_outputs_and_layers():
     printed = ok("run", "parity-relative", "101")
     assert "parity_left" in printed
-    assert printed.endswith("outputs  0 1 1 0\ndecoded  parity 0\nlayers   3, halted\n")
+    assert "\noutputs  0 1 1 0\ndecoded  parity 0\nlayers   3, halted\n" in printed
+    assert "the Transformer agrees: the same state after each of 6 sub-layers" in printed
+    assert "agrees" not in ok("run", "parity-relative", "101", "--no-model")
 
 
 def test_run_as_json():
@@ -104,6 +117,57 @@ def test_rules():
     assert "parity_left :=" not in ok("rules", "parity-relative", "--variable", "done")
 
 
+def test_models_in_files(tmp_path):
+    path = str(tmp_path / "addition.safetensors")
+    assert "saved to" in ok("compile", "addition", "-o", path)
+    assert json.loads(ok("compile", "addition", "-o", path, "--json"))["bytes"] == Path(path).stat().st_size
+    for typed in ("95+7", " 95 + 7"):
+        printed = ok("run", path, typed, "--no-trace")
+        assert printed.startswith("outputs  10 10 1 0 2 10\ndecoded  102\nlayers   4, halted\n")
+        assert "agrees" in printed
+    assert ok("verify", path).startswith("certified")
+    assert "2,623 rules" in ok("rules", path, "--counts")
+    lines, records = tmp_path / "inputs.txt", tmp_path / "inputs.jsonl"
+    lines.write_text("1+2\n\n30+4\n")
+    records.write_text('"1+2"\n["START", "3", "+", "0", "END"]\n')
+    for file in (lines, records):
+        assert json.loads(ok("verify", path, "--inputs", str(file), "--json"))["inputs"] == 2
+    records.write_text('"1+2"\n["START", 7]\n')
+    assert "line 2 of" in alta("verify", path, "--inputs", str(records)).stderr
+    truncated = tmp_path / "truncated.safetensors"
+    truncated.write_bytes(Path(path).read_bytes()[:5000])
+    assert "is no model, or is damaged" in alta("run", str(truncated), "1+2").stderr
+
+
+def test_a_saved_model_that_disagrees_is_an_error(tmp_path):
+    from alta import compile
+    from alta.programs import parity
+
+    model = compile(parity.relative())
+    model.weights.layers[0].mlp[0].weight.values[0] = 0
+    model.save(tmp_path / "wrong.safetensors")
+    for arguments in (
+        ("run", str(tmp_path / "wrong.safetensors"), "1011"),
+        ("verify", str(tmp_path / "wrong.safetensors")),
+    ):
+        result = alta(*arguments)
+        assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+
+
+def test_verify_compiles_programs(file):
+    assert "on every input of any length" in ok("verify", str(file))
+    assert "up to 20 tokens" in ok("verify", "parity-sum", "--max-length", "20", "--activation", "relu")
+    assert "takes means over inputs of any length" in alta("verify", "parity-sum").stderr
+
+
+def test_a_program_without_a_transformer_still_runs(tmp_path):
+    path = tmp_path / "close.py"
+    path.write_text(CLOSE)
+    printed = ok("run", str(path), "0 1", "--max-layers", "1")
+    assert "outputs  0 1" in printed
+    assert "no Transformer in float32: the buckets 0 and 1e-09 of 'n' are too close to tell apart" in printed
+
+
 def test_a_program_of_ones_own(file):
     for name in (f"{file}:program", f"{file}:build", str(file)):
         assert "outputs  3 3 3\n" in ok("run", name, "|ab")
@@ -112,7 +176,7 @@ def test_a_program_of_ones_own(file):
 
 
 BAD = [
-    (("run", "nobody", "1"), "'nobody' is no bundled program, nor a file written as path/to/file.py:name"),
+    (("run", "nobody", "1"), "'nobody' is no bundled program, nor path/to/file.py:name, nor a saved model"),
     (("run", "parity-relative", "102"), "a string of bits, such as 10110, is made of 0 and 1; got '102'"),
     (("run", "addition", "1+x"), "a sum is written like 12+34; got '1+x'"),
     (("run", "sort-unique", "3 x"), "a list of numbers is written like 3 1 2"),
@@ -123,6 +187,11 @@ BAD = [
     (("run", "parity-relative", "1", "--layers", "7"), "there is no layer 7 in this run; the last is 1"),
     (("run", "parity-relative", "1", "--positions", "x"), "positions are written like 0,3-5; got 'x'"),
     (("generate", "addition", "1+2"), "only a causal program can generate"),
+    (("compile", "addition", "-o", "model.bin"), "a model is saved as NAME.safetensors; got 'model.bin'"),
+    (("compile", "addition", "-o", "no/such/folder.safetensors"), "cannot be written"),
+    (("compile", "parity-relative", "-o", "x.safetensors", "--dtype", "int8"), "there is no number format 'int8'"),
+    (("verify", "addition", "--inputs", "nowhere.txt"), "'nowhere.txt' cannot be read"),
+    (("run", "nobody.safetensors", "1"), "there is no file 'nobody.safetensors'"),
     (("run", "nobody.py:program", "1"), "there is no file 'nobody.py'"),
 ]
 
@@ -159,7 +228,7 @@ def test_wrong_usage_exits_with_2():
 
 
 def test_help_has_examples():
-    for command in ("run", "generate", "rules"):
+    for command in ("run", "generate", "rules", "compile", "verify"):
         assert "Example" in ok(command, "--help")
     assert ok("--version").startswith("alta ")
 

@@ -106,7 +106,7 @@ def test_altered_weights_load_but_are_not_certified(tmp_path):
 
     path = tmp_path / "model.safetensors"
     model = compile(parity.relative())
-    model.weights.mlp[0].weight.values[0] = 0.5
+    model.weights.layers[0].mlp[0].weight.values[0] = 0.5
     model.save(path)
     with pytest.raises(VerificationError):
         verify(load(path))

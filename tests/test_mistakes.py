@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from alta import (
     AltaError,
     Constraint,
     MLPBuilder,
+    Model,
     Rule,
     RuleSet,
+    compile,
     generate,
     halt_spec,
+    load,
     numeric_var,
     program_spec,
     qkv,
@@ -23,6 +31,7 @@ from alta import (
     v_relative,
     var,
 )
+from alta.programs import parity
 
 
 def mlp(z: Any) -> None:
@@ -106,6 +115,25 @@ def suspended_generator() -> Any:
     values = helper()
     next(values)
     x.set("b", 1)
+
+
+def model() -> Model:
+    return compile(parity.relative())
+
+
+def other_version() -> Any:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        save_file({"x": np.zeros(1)}, path, {"alta": json.dumps({"format": "alta-model", "version": 99})})
+        return load(path)
+
+
+def large_steps() -> Any:
+    """Buckets so close that the steps between them become large."""
+    values = (0.0, 1e-6, 1.0)
+    variables = {"n": numeric_var(values, input_init_fn=values.__getitem__), "a": var(3)}
+    changes = {"add": variables, "ffn_fn": lambda z: z.__setitem__("a", values.index(z["n"]))}
+    return build(**changes)
 
 
 MISTAKES: list[tuple[str, Any, str]] = [
@@ -321,6 +349,57 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("generating no tokens", lambda: generate(build(causal=True, output_name="n"), [1]), "has to stand for a token"),
     ("empty prompt", lambda: generate(build(causal=True), []), "the prompt is empty"),
     ("unknown stop", lambda: generate(build(causal=True), [1], stop=7), "the stop token 7 is not a token"),
+    # compiling
+    ("means of any length", lambda: compile(parity.by_sum()), "takes means over inputs of any length"),
+    ("means too close", lambda: compile(parity.by_sum(4000), max_length=4000), "too close to tell apart in float32"),
+    (
+        "means in bfloat16",
+        lambda: compile(parity.by_sum(), max_length=300, dtype="bfloat16"),
+        "too close to tell apart in bfloat16",
+    ),
+    (
+        "means with plain ReLUs",
+        lambda: compile(large_steps(), activation="relu"),
+        "rounds away the difference of two plain ReLUs; use activation='clipped'",
+    ),
+    ("unknown dtype", lambda: compile(parity.relative(), dtype="int8"), "no number format 'int8'; formats: float64"),
+    ("unknown activation", lambda: compile(parity.relative(), activation="gelu"), "activations: clipped, relu"),
+    ("sharpness too small", lambda: compile(parity.relative(), sharpness=5), "sharpness 5 lets what does not match"),
+    ("no layers", lambda: compile(parity.relative(), layers=0), "layers is a whole number, 1 or more; got 0"),
+    ("no length", lambda: compile(parity.relative(), max_length=0), "max_length is a whole number, 1 or more; got 0"),
+    # models
+    ("model, unknown token", lambda: model().run(["START", "2"]), "'2' at position 1 is not a token of this model"),
+    ("model, token -1", lambda: compile(build()).run([-1]), "-1 at position 0 is not a token of this model; tokens: 0"),
+    ("model, no sequence", lambda: model().run(3), "inputs are a sequence of tokens; got 3"),
+    (
+        "model, input too long",
+        lambda: compile(parity.absolute(8)).run([0] * 9),
+        "9 tokens are too many; this model was compiled for 8",
+    ),
+    ("model, empty batch", lambda: model().run_batch([]), "the batch is empty"),
+    ("model, batch of one text", lambda: model().run_batch("101"), "a batch is a sequence of inputs"),
+    (
+        "model, no end",
+        lambda: compile(parity.by_sum(9), max_length=9).run(["START"]),
+        "this model has no halting condition, so it needs max_layers",
+    ),
+    ("model, runs for ever", lambda: model().run(["1"]), "never halts"),
+    ("model, max_layers is negative", lambda: model().run(["START"], -1), "max_layers is a whole number, 0 or more"),
+    ("model, format of torch", lambda: model().astype("bfloat16"), "NumPy computes in float32 or float64"),
+    (
+        "model, narrower than compiled for",
+        lambda: compile(parity.relative(), dtype="float64").astype("float32"),
+        "this model is exact in float64 and wider, not in float32",
+    ),
+    ("model, generating without causal", lambda: model().generate(["START"]), "only a causal model can generate"),
+    ("model, no such layer", lambda: model().packed(1), "there is no layer 1; the model holds 1"),
+    ("no file", lambda: load("nothing.safetensors"), "there is no file 'nothing.safetensors'"),
+    ("file of another version", other_version, "is in format alta-model 99; this alta reads alta-model 1"),
+    (
+        "nowhere to save",
+        lambda: model().save(Path("no", "such", "folder.safetensors")),
+        "folder.safetensors' cannot be written",
+    ),
 ]
 
 

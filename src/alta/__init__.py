@@ -36,9 +36,11 @@ from alta.language.rules import Constraint, Rule, RuleSet, Trap
 from alta.language.variables import NULL, UNDEFINED, Variable
 
 if TYPE_CHECKING:
-    from alta.analysis.agreement import Certificate, verify
+    from alta.analysis.agreement import verify
+    from alta.analysis.certificate import Certificate
     from alta.compiler.compile import compile
-    from alta.model.forward import Model, ModelRun, load
+    from alta.model.forward import Model, load
+    from alta.model.result import ModelGeneration, ModelRun
 
 __version__ = "0.1.0"
 
@@ -61,6 +63,7 @@ __all__ = [
     "MLPBuilder",
     "Model",
     "ModelFileError",
+    "ModelGeneration",
     "ModelRun",
     "Program",
     "ProgramError",
@@ -91,9 +94,10 @@ __all__ = [
 ]
 
 _LATER = {
-    "Certificate": "alta.analysis.agreement",
+    "Certificate": "alta.analysis.certificate",
     "Model": "alta.model.forward",
-    "ModelRun": "alta.model.forward",
+    "ModelGeneration": "alta.model.result",
+    "ModelRun": "alta.model.result",
     "compile": "alta.compiler.compile",
     "load": "alta.model.forward",
     "verify": "alta.analysis.agreement",

@@ -8,38 +8,56 @@ from alta.compiler.encoding import Encoding
 from alta.compiler.layout import lay_out
 from alta.compiler.mlp import compile_mlp
 from alta.compiler.precision import Precision, grid_for, precision_of
+from alta.compiler.thresholds import held
+from alta.errors import CompileError
 from alta.language.program import Program
 from alta.language.record import to_data
 from alta.language.variables import Numerical
 from alta.model.forward import Model
-from alta.model.weights import Sparse, Weights
+from alta.model.weights import Layer, Sparse, Weights
 
 
 def compile(
-    program: Program, *, dtype: str = "float32", max_length: int | None = None, sharpness: float = 100.0
+    program: Program,
+    *,
+    dtype: str = "float32",
+    max_length: int | None = None,
+    activation: str = "clipped",
+    layers: int | None = None,
+    sharpness: float = 100.0,
 ) -> Model:
     """The Transformer that runs the program: for every input without a trap, the same outputs, layers and halting.
 
-    It is exact in `dtype` and in every wider format. Programs that take means need to know the longest input: it is the
-    program's position_range, or `max_length`. Raises CompileError where the program cannot be exact.
+    It is exact in `dtype` ("float64", "float32", "bfloat16") and in every wider format, or CompileError says why it
+    cannot be. Programs that take means need to know the longest input: it is the program's position_range, or
+    `max_length`.
+
+    `activation` is that of the MLP: "clipped" to between 0 and 1, as in the paper, or plain "relu". The layers share
+    their weights, and run until the program halts; with `layers=k` the model is unrolled to k layers of its own.
     """
     precision = precision_of(dtype)
     check_sharpness(sharpness, precision)
+    _check_count("max_length", max_length)
+    _check_count("layers", layers)
     encoding = encode(program, precision)
     layout = encoding.layout
     lengths = [length for length in (program.positions, max_length) if length is not None]
-    output = program.variables[program.output].domain
     part = layout.slices[program.output]
     read_out = dict.fromkeys(enumerate(range(part.start, part.stop)), 1.0)
+    layer = Layer(
+        heads=tuple(compile_head(program, head, layout, sharpness) for head in program.heads.values()),
+        mlp=compile_mlp(encoding, precision, max_length, activation),
+    )
     weights = Weights(
         tokens=token_embeddings(encoding),
         positions=position_embeddings(encoding),
-        heads=tuple(compile_head(program, head, layout, sharpness) for head in program.heads.values()),
-        mlp=compile_mlp(encoding, precision, max_length),
+        layers=(layer,) * (1 if layers is None else layers),
+        shared=layers is None,
+        activation=activation,
         output=Sparse.of((part.stop - part.start, layout.dim), read_out),
         halt=_halting(encoding),
         vocabulary=program.tokens,
-        output_values=output.values if isinstance(output, Numerical) else None,
+        output_values=_output_values(program),
         max_length=min(lengths, default=None),
         causal=program.causal,
         dtype=dtype,
@@ -53,8 +71,19 @@ def encode(program: Program, precision: Precision) -> Encoding:
     grids = {}
     for name, variable in program.variables.items():
         if isinstance(variable.domain, Numerical):
-            grids[name] = grid_for(variable.domain.values, precision)
+            grids[name] = grid_for(name, variable.domain.values or held(program, name), precision)
     return Encoding(program, lay_out(program), grids)
+
+
+def _check_count(name: str, number: int | None) -> None:
+    if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+        raise CompileError(f"{name} is a whole number, 1 or more; got {number!r}")
+
+
+def _output_values(program: Program) -> tuple[float, ...] | None:
+    if not isinstance(program.variables[program.output].domain, Numerical):
+        return None
+    return tuple(held(program, program.output))
 
 
 def _halting(encoding: Encoding) -> Sparse | None:

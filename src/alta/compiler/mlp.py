@@ -1,4 +1,4 @@
-"""The rules as an MLP of clipped ReLUs.
+"""The rules as an MLP of clipped ReLUs, or of plain ones.
 
 Two layers do the work: a unit for each rule, which is 1 where its antecedent holds, and its update. Where rules read
 numbers or sets, two layers come before, which turn these into one-hot.
@@ -7,6 +7,9 @@ A rule with N constraints has weights of 2 and a bias of 3/2 - 2 N, so that it i
 above N - 1. The paper's weights of 1 and bias of 1 - N compute the same on exact inputs; the slack absorbs the
 rounding of attention outputs that are UNDEFINED. Resets are linear instead: a unit takes half of a dimension (or, for a
 number, a power of two that brings it below 1), and twice that is subtracted, which leaves exactly 0.
+
+A clipped unit is the difference of two plain ones, `relu(x) - relu(x - 1)`. Where x is large, rounding makes that not
+quite 1. Only steps on numbers get large, so a bucket is what lies in neither of two steps, which are 0 there.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import numpy as np
 
 from alta.compiler.encoding import Encoding
 from alta.compiler.precision import Precision
-from alta.compiler.thresholds import held, steps, thresholds
+from alta.compiler.thresholds import held, thresholds
 from alta.errors import CompileError
 from alta.language.program import Program
 from alta.language.rules import Rule
@@ -54,18 +57,34 @@ class Rows:
         return Linear(Sparse.of((len(self.rows), self.inputs), entries), np.array(self.biases, np.float64))
 
 
-def compile_mlp(encoding: Encoding, precision: Precision, max_length: int | None) -> tuple[Linear, ...]:
+def compile_mlp(
+    encoding: Encoding, precision: Precision, max_length: int | None, activation: str
+) -> tuple[Linear, ...]:
     """The layers, the last of them without an activation."""
+    match activation:
+        case "clipped":
+            return _clipped(encoding, precision, max_length)
+        case "relu":
+            _check_reach(encoding, precision, max_length)
+            return _paired(_clipped(encoding, precision, max_length))
+        case _:
+            raise CompileError(f"there is no activation {activation!r}; activations: clipped, relu")
+
+
+def _clipped(encoding: Encoding, precision: Precision, max_length: int | None) -> tuple[Linear, ...]:
     program = encoding.program
-    constraints = {(c.variable, c.value) for rule in program.rules.core for c in rule.antecedent}
     resets = list(_resets(encoding))
-    if all(isinstance(program.variables[name].domain, Categorical) for name, _ in constraints):
-        places = {(name, value): encoding.layout.place(name, value) for name, value in constraints}  # type: ignore[arg-type]
+    names = _read(program)
+    if all(isinstance(program.variables[name].domain, Categorical) for name in names):
+        places: dict[tuple[str, Value], int] = {}
+        for name in names:
+            values = enumerate(_values(program, name))
+            places |= {(name, value): encoding.layout.place(name, index) for index, value in values}
         return _rule_layers(encoding, places, encoding.layout.dim, [row for row, _ in resets], resets, precision)
     first = Rows.on(encoding.layout.dim)
     second_rows: list[tuple[Row, float]] = []
     features: dict[tuple[str, Value], int] = {}
-    for name in sorted({name for name, _ in constraints}, key=list(program.variables).index):
+    for name in names:
         match program.variables[name].domain:
             case Categorical(size):
                 units = [first.add({encoding.layout.place(name, value): 1.0}) for value in range(size)]
@@ -74,11 +93,8 @@ def compile_mlp(encoding: Encoding, precision: Precision, max_length: int | None
                 units = [first.add({encoding.layout.place(name, member): 1.0}) for member in range(size)]
                 hot = [_is_set(units, value) for value in program.variables[name].domain.values]  # type: ignore[arg-type]
             case Numerical():
-                place = encoding.layout.place(name)
-                found = steps(thresholds(encoding, name, precision, max_length))
-                hot = _is_bucket([first.add({place: weight}, bias) for weight, bias in found])
-        values: tuple[Value, ...] = program.variables[name].domain.values
-        for value, (row, bias) in zip(values, hot, strict=True):
+                hot = _buckets(encoding, name, first, precision, max_length)
+        for value, (row, bias) in zip(_values(program, name), hot, strict=True):
             features[name, value] = len(second_rows)
             second_rows.append((row, bias))
     passed = [first.add(row) for row, _ in resets]
@@ -90,17 +106,55 @@ def compile_mlp(encoding: Encoding, precision: Precision, max_length: int | None
     return first.linear(), second.linear(), third, fourth
 
 
-def _is_bucket(units: list[int]) -> list[tuple[Row, float]]:
-    """A bucket is where the step below it is 1, and the one above it is 0."""
-    found: list[tuple[Row, float]] = []
-    for index in range(len(units) + 1):
-        row = {}
-        if index:
-            row[units[index - 1]] = 2.0
-        if index < len(units):
-            row[units[index]] = -2.0
-        found.append((row, -0.5 if index else 1.5))
-    return found
+def _read(program: Program) -> list[str]:
+    """The variables that rules read. What can only have one value tells nothing."""
+    found = {c.variable for rule in program.rules.core for c in rule.antecedent}
+    return [name for name in program.variables if name in found and len(_values(program, name)) > 1]
+
+
+def _values(program: Program, name: str) -> tuple[Value, ...]:
+    return program.variables[name].domain.values
+
+
+def _buckets(
+    encoding: Encoding, name: str, first: Rows, precision: Precision, max_length: int | None
+) -> list[tuple[Row, float]]:
+    """A bucket is where neither the step below it is on, which is 1 under it, nor that above, which is 1 over it."""
+    place = encoding.layout.place(name)
+    found = thresholds(encoding, name, precision, max_length)
+    under = [first.add({place: -step.scale}, step.scale * step.at + 0.5) for step in found]
+    over = [first.add({place: step.scale}, 0.5 - step.scale * step.at) for step in found]
+    rows: list[Row] = [{} for _ in range(len(found) + 1)]
+    for index in range(len(found)):
+        rows[index][over[index]] = -2.0
+        rows[index + 1][under[index]] = -2.0
+    return [(row, 1.0) for row in rows]
+
+
+def _check_reach(encoding: Encoding, precision: Precision, max_length: int | None) -> None:
+    """Refuses steps so large that the difference of two of them, which should be 1, is rounded to less than 3/4."""
+    for name in _read(encoding.program):
+        if not isinstance(encoding.program.variables[name].domain, Numerical):
+            continue
+        reach = max(step.reach for step in thresholds(encoding, name, precision, max_length))
+        if reach > 2 ** (precision.bits - 5):
+            raise CompileError(
+                f"the steps that tell the buckets of {name!r} apart reach {reach:.3g}, where {precision.name} rounds "
+                "away the difference of two plain ReLUs; use activation='clipped', or a wider dtype"
+            )
+
+
+def _paired(layers: tuple[Linear, ...]) -> tuple[Linear, ...]:
+    """Each clipped unit as the difference of two plain ones, that with all the biases one lower second."""
+    found: list[Linear] = []
+    for number, layer in enumerate(layers):
+        weight, bias = layer.weight, layer.bias
+        if number:
+            weight = weight.beside(weight.scaled(-1.0))
+        if number < len(layers) - 1:
+            weight, bias = weight.above(weight), np.concatenate([bias, bias - 1.0])
+        found.append(Linear(weight, bias))
+    return tuple(found)
 
 
 def _is_set(units: list[int], members: frozenset[int]) -> tuple[Row, float]:
@@ -119,10 +173,11 @@ def _rule_layers(
     hidden = Rows.on(inputs)
     updates: dict[tuple[int, int], float] = {}
     for rule in encoding.program.rules.core:
-        constraints = len(rule.antecedent)
+        antecedent = [(c.variable, c.value) for c in rule.antecedent if (c.variable, c.value) in features]
+        constraints = len(antecedent)
         if 2 * constraints > 2 ** (precision.bits - 1):
             raise CompileError(f"a rule with {constraints} constraints does not fit {precision.name}: {rule}")
-        row = {features[c.variable, c.value]: 2.0 for c in rule.antecedent}
+        row = {features[constraint]: 2.0 for constraint in antecedent}
         unit = hidden.add(row, 1.5 - 2.0 * constraints)
         updates |= {(place, unit): change for place, change in _update(encoding, rule).items()}
     for row, (_, undo) in zip(reset_rows, resets, strict=True):

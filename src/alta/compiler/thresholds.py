@@ -7,7 +7,8 @@ falls on the side that it should, and half the gap is the margin against roundin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise
@@ -24,12 +25,13 @@ MOST_MEANS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A step: 0 below `at`, 1 above, by the clipped `scale * (x - at) + 1/2`."""
+    """Two steps that meet: `scale * (x - at) + 1/2` is at most 0 below and at least 1 above, and its mirror image the
+    other way round. `scale` is a power of two and `scale * at` a multiple of 1/8, so the steps themselves round nothing
+    across."""
 
     at: float
     scale: float
-    margin: float  # from `at` to the nearest attainable value
-    error: float  # bound on the rounding of x and of the step
+    reach: float  # how large a step can become, unclipped
 
 
 def thresholds(encoding: Encoding, name: str, precision: Precision, max_length: int | None) -> list[Threshold]:
@@ -39,22 +41,30 @@ def thresholds(encoding: Encoding, name: str, precision: Precision, max_length: 
     assert isinstance(domain, Numerical)
     if name not in program.heads:
         points = [Fraction(encoding.number(name, value)) for value in domain.values]
-        return [_threshold(name, low, high, Fraction(0), precision) for low, high in pairwise(points)]
+        largest = max(map(abs, points))
+        for pair, (value, other) in zip(pairwise(points), pairwise(domain.values), strict=True):
+            if pair[0] == pair[1]:
+                raise CompileError(
+                    f"the buckets {value:.9g} and {other:.9g} of {name!r} are too close to tell apart in "
+                    f"{precision.name}, beside values as large as {float(largest):.9g}; use a wider dtype"
+                )
+        return [_threshold(name, low, high, Fraction(0), largest, precision) for low, high in pairwise(points)]
     head = program.heads[name]
     values = held(program, head.value)
     most = most_selected(program, head, max_length)
+    means = Means([Fraction(value) for value in values], most)
     shift = max(abs(Fraction(encoding.number(head.value, value)) - Fraction(value)) for value in values)
+    largest = max(abs(Fraction(value)) for value in values)
     found = []
     for low, high in pairwise(domain.values):
-        edge = (Fraction(low) + Fraction(high)) / 2
-        below, above = around(edge, [Fraction(value) for value in values], most)
+        below, above = means.around((Fraction(low) + Fraction(high)) / 2)
         if below is None:  # every mean is above the edge, so any step below them does
             assert above is not None
-            below = above - 1 - abs(above)
+            below = above - largest - 1
         elif above is None:
-            above = below + 1 + abs(below)
+            above = below + largest + 1
         error = mean_error(values, max(abs(below), abs(above)), most, precision) + shift
-        found.append(_threshold(name, below, above, error, precision))
+        found.append(_threshold(name, below, above, error, largest, precision))
     return found
 
 
@@ -86,38 +96,47 @@ def most_selected(program: Program, head: Head, max_length: int | None) -> int:
     return min(bounds)
 
 
-def around(edge: Fraction, values: list[Fraction], most: int) -> tuple[Fraction | None, Fraction | None]:
-    """The attainable means of 1 to `most` values that are nearest to the edge: at most it, and above it."""
-    if len(values) > 2 and math.comb(most + len(values), len(values)) <= MOST_MEANS:
-        means = {
-            sum(chosen, Fraction(0)) / n
-            for n in range(1, most + 1)
-            for chosen in combinations_with_replacement(values, n)
-        }
-        return max((m for m in means if m <= edge), default=None), min((m for m in means if m > edge), default=None)
-    return _around_fractions(edge, values, most)
+class Means:
+    """The attainable means of 1 to `most` of the values, or a set that holds them."""
+
+    def __init__(self, values: Sequence[Fraction], most: int) -> None:
+        self.lowest, self.highest, self.most = min(values), max(values), most
+        self.step = _common_step(values)
+        self.all: list[Fraction] | None = None
+        if len(values) > 2 and math.comb(most + len(values), len(values)) <= MOST_MEANS:
+            chosen = (c for n in range(1, most + 1) for c in combinations_with_replacement(values, n))
+            self.all = sorted({sum(terms, Fraction(0)) / len(terms) for terms in chosen})
+
+    def around(self, edge: Fraction) -> tuple[Fraction | None, Fraction | None]:
+        """Those nearest to the edge: at most it, and above it."""
+        if self.all is not None:
+            place = bisect_right(self.all, edge)
+            return self.all[place - 1] if place else None, self.all[place] if place < len(self.all) else None
+        if edge < self.lowest:
+            return None, self.lowest
+        if edge >= self.highest:
+            return self.highest, None
+        below, above = _farey((edge - self.lowest) / self.step, self.most)
+        return self.lowest + below * self.step, min(self.lowest + above * self.step, self.highest)
 
 
-def _around_fractions(edge: Fraction, values: list[Fraction], most: int) -> tuple[Fraction | None, Fraction | None]:
-    lowest, step = min(values), _common_step(values)
-    if step == 0:
-        return (lowest, None) if lowest <= edge else (None, lowest)
-    wanted = (edge - lowest) / step
-    steps = (max(values) - lowest) / step
-    below: Fraction | None = None
-    above: Fraction | None = None
-    for n in range(1, most + 1):
-        whole = math.floor(wanted * n)
-        if whole >= 0:
-            candidate = min(Fraction(whole, n), steps)
-            below = candidate if below is None else max(below, candidate)
-        if whole + 1 <= steps * n:
-            candidate = max(Fraction(whole + 1, n), Fraction(0))
-            above = candidate if above is None else min(above, candidate)
-    return tuple(None if x is None else lowest + x * step for x in (below, above))  # type: ignore[return-value]
+def _farey(wanted: Fraction, most: int) -> tuple[Fraction, Fraction]:
+    """The nearest fractions with denominators up to `most`: at most what is wanted, and above it."""
+    low, low_of = math.floor(wanted), 1
+    high, high_of = low + 1, 1
+    while True:
+        under, over = wanted * low_of - low, high - wanted * high_of
+        steps = min(math.floor(under / over), (most - low_of) // high_of)
+        low, low_of = low + steps * high, low_of + steps * high_of
+        under = wanted * low_of - low
+        room = (most - high_of) // low_of
+        more = min(math.ceil(over / under) - 1, room) if under else room
+        high, high_of = high + more * low, high_of + more * low_of
+        if not steps and not more:
+            return Fraction(low, low_of), Fraction(high, high_of)
 
 
-def _common_step(values: list[Fraction]) -> Fraction:
+def _common_step(values: Sequence[Fraction]) -> Fraction:
     """The largest number of which all differences are multiples."""
     step = Fraction(0)
     for value in values:
@@ -140,21 +159,19 @@ def mean_error(values: Sequence[float], mean: Fraction, most: int, precision: Pr
     return (terms + 4) * precision.rounding * size
 
 
-def _threshold(name: str, below: Fraction, above: Fraction, error: Fraction, precision: Precision) -> Threshold:
-    at = float((below + above) / 2)
-    margin = min(Fraction(at) - below, above - Fraction(at))
-    error += 8 * precision.rounding * abs(Fraction(at))
-    if margin <= 2 * error:
-        raise CompileError(
-            f"{name!r} has values {float(below):.9g} and {float(above):.9g} on both sides of a bucket's edge, too "
-            f"close to tell apart in {precision.name} (rounding moves them by {float(error):.2g}); use fewer buckets, a "
-            "shorter max_length, or a wider dtype"
-        )
-    scale = math.ldexp(1.0, math.ceil(math.log2(1 / (margin - error))))
-    return Threshold(at, scale, float(margin), float(error))
-
-
-def steps(found: Sequence[Threshold]) -> Iterator[tuple[float, float]]:
-    """Weight and bias of each step."""
-    for threshold in found:
-        yield threshold.scale, 0.5 - threshold.scale * threshold.at
+def _threshold(
+    name: str, below: Fraction, above: Fraction, error: Fraction, largest: Fraction, precision: Precision
+) -> Threshold:
+    margin = (above - below) / 2 - error
+    if margin > error:
+        exponent = margin.denominator.bit_length() - margin.numerator.bit_length()
+        exponent += margin * Fraction(2) ** exponent < 1  # now the scale times the margin is 1 or a little more
+        eighths = round((below + above) / 2 * Fraction(2) ** exponent * 8)
+        if abs(eighths) < 2 ** (precision.bits - 1) and abs(exponent) < precision.exponent:
+            at, scale = Fraction(eighths, 8) / Fraction(2) ** exponent, Fraction(2) ** exponent
+            return Threshold(float(at), float(scale), float(scale * (largest + abs(at)) + 2))
+    raise CompileError(
+        f"{name!r} has values {float(below):.9g} and {float(above):.9g} on both sides of a bucket's edge, too "
+        f"close to tell apart in {precision.name} (rounding moves them by {float(error):.2g}); use fewer buckets, "
+        "a shorter max_length, or a wider dtype"
+    )

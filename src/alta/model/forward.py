@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alta.errors import EndlessError, InputError
+from alta.model.generation import generate
+from alta.model.inputs import Token, check_batch, check_format, encode, most_layers
+from alta.model.packed import Packed, pack
+from alta.model.result import ModelGeneration, ModelRun, read_out
 from alta.model.weights import Array, Head, Linear, Sparse, Weights, save
 from alta.model.weights import load as load_weights
 
-Token: TypeAlias = int | str
+if TYPE_CHECKING:
+    from alta.model.torch import TorchModel
 
-
-@dataclass(frozen=True, eq=False)
-class ModelRun:
-    """What a model gives for one input. `residual` holds the residual stream at the start and after each sub-layer, if
-    it was asked for."""
-
-    outputs: tuple[int | float, ...]
-    layers: int
-    halted: bool
-    logits: Array = field(repr=False)  # (position, logit)
-    residual: tuple[Array, ...] = field(default=(), repr=False)  # each (position, dim)
+Context: TypeAlias = Sequence[tuple[Array, Array]]
+"""For each head, the keys (position, match) and the values (position, read) of all positions."""
 
 
 def load(path: str | Path) -> Model:
@@ -36,17 +31,30 @@ def load(path: str | Path) -> Model:
 
 
 class Model:
-    """A Transformer with the same weights in every layer."""
+    """A Transformer. Its layers all have the same weights, unless it was unrolled."""
 
     def __init__(self, weights: Weights, dtype: str = "") -> None:
         self.weights = weights
-        self.dtype = np.dtype("float64" if dtype == "float64" else "float32")
+        self.dtype = np.dtype(dtype or ("float64" if weights.dtype == "float64" else "float32"))
 
     def astype(self, dtype: str) -> Model:
         """The same model, computing in another number format: float32 or float64."""
         if dtype not in ("float32", "float64"):
             raise InputError(f"NumPy computes in float32 or float64, not in {dtype!r}; torch has more formats")
+        check_format(self.weights, dtype)
         return Model(self.weights, dtype)
+
+    def to_torch(self, dtype: str | None = None, device: str = "cpu") -> TorchModel:
+        """The same model as a torch.nn.Module, in float64, float32 or bfloat16. Needs PyTorch."""
+        from alta.model.torch import TorchModel
+
+        dtype = str(self.dtype) if dtype is None else dtype
+        check_format(self.weights, dtype)
+        return TorchModel(self.weights, dtype, device)
+
+    def packed(self, layer: int = 0) -> Packed:
+        """The heads of a layer side by side in one matrix for all queries, keys and so on, padded to one size."""
+        return pack(self.weights, layer, self.dtype)
 
     def save(self, path: str | Path) -> None:
         """Writes the model to one safetensors file; `alta.load` reads it."""
@@ -54,99 +62,107 @@ class Model:
 
     def run(self, inputs: Iterable[Token], max_layers: int | None = None, *, residual: bool = False) -> ModelRun:
         """Runs until every position has halted, for at most `max_layers` layers."""
-        if self.weights.halt is None and max_layers is None:
-            raise InputError("this model has no halting condition, so it needs max_layers")
-        tokens = self.encode(inputs)
-        z = self.embed(tokens)
+        most = most_layers(self.weights, max_layers)
+        z = self.embed(encode(self.weights, inputs))
         kept = [z]
         landmark = z
         layers = 0
-        while not (halted := self.halted(z)) and (max_layers is None or layers < max_layers):
-            attended = z + self.attention(z)
-            z = attended + self.mlp(attended)
+        while not (halted := bool(self.halts(z).all())) and (most is None or layers < most):
+            attended, z = self.layer(layers, z)
             layers += 1
             if residual:
                 kept += [attended, z]
-            if max_layers is None and np.array_equal(z, landmark):
+            if most is None and np.array_equal(z, landmark):
                 raise EndlessError("the residual stream is one that the run has had before, so it never halts", layers)
             if layers.bit_count() == 1:
                 landmark = z
-        logits = z @ self._dense(self.weights.output).T
-        return ModelRun(self.read_out(logits), layers, halted, logits, tuple(kept) if residual else ())
+        logits = self.logits(z)
+        return ModelRun(read_out(self.weights, logits), layers, halted, logits, tuple(kept) if residual else ())
 
-    def encode(self, inputs: Iterable[Token]) -> NDArray[np.int64]:
-        """The inputs as rows of the embedding."""
-        found = []
-        for position, token in enumerate(inputs):
-            try:
-                found.append(self._token_rows[token])
-            except (KeyError, TypeError):
-                known = ", ".join(map(str, self.weights.vocabulary))
-                raise InputError(
-                    f"{token!r} at position {position} is not a token of this model; tokens: {known}"
-                ) from None
-        longest = self.weights.max_length
-        if longest is not None and len(found) > longest:
-            raise InputError(f"{len(found)} tokens are too many; this model was compiled for {longest}")
-        return np.array(found, np.int64)
+    def run_batch(
+        self, batch: Iterable[Iterable[Token]], max_layers: int | None = None, *, residual: bool = False
+    ) -> list[ModelRun]:
+        """The same for many inputs, of different lengths."""
+        return [self.run(inputs, max_layers, residual=residual) for inputs in check_batch(batch)]
 
-    def embed(self, tokens: NDArray[np.int64]) -> Array:
-        """The residual stream at the start."""
-        z = self._dense(self.weights.tokens)[tokens]
+    def generate(
+        self,
+        prompt: Iterable[Token],
+        *,
+        stop: Token | None = None,
+        max_tokens: int = 1000,
+        max_layers: int | None = None,
+        cached: bool = True,
+    ) -> ModelGeneration:
+        """Lets a causal model write, token by token, as `alta.generate` does.
+
+        `cached` keeps what earlier positions have computed, layer by layer, since nothing that comes later changes it.
+        """
+        return generate(self, prompt, stop, max_tokens, max_layers, cached)
+
+    def embed(self, tokens: Sequence[int], first: int = 0) -> Array:
+        """The residual stream at the start, of tokens at the positions from `first` on. (position, dim)"""
+        z = self._dense(self.weights.tokens)[np.array(tokens, np.int64)]
         if self.weights.positions is not None:
-            z = z + self._dense(self.weights.positions)[: len(tokens)]
+            z = z + self._dense(self.weights.positions)[first : first + len(tokens)]
         return z
 
-    def attention(self, z: Array) -> Array:
+    def layer(self, index: int, z: Array, context: Context | None = None) -> tuple[Array, Array]:
+        """The residual stream after attention, and after the MLP. With a context, `z` holds its last positions only."""
+        attended = z + self.attention(index, z, context)
+        return attended, attended + self.mlp(index, attended)
+
+    def attention(self, index: int, z: Array, context: Context | None = None) -> Array:
         """The sum of what the heads write."""
+        context = self.context(index, z) if context is None else context
         written = np.zeros_like(z)
-        for head in self.weights.heads:
-            attended = self.pattern(head, z) @ (z @ self._dense(head.value).T)
-            written += attended @ self._dense(head.output).T
+        for head, (keys, values) in zip(self.weights.layer(index).heads, context, strict=True):
+            written += self.pattern(head, z, keys) @ values @ self._dense(head.output).T
         return written
 
-    def pattern(self, head: Head, z: Array) -> Array:
-        """How much position i reads position j. (i, j)"""
+    def context(self, index: int, z: Array) -> Context:
+        """The keys and values of each head."""
+        heads = self.weights.layer(index).heads
+        return [(z @ self._dense(head.key).T, z @ self._dense(head.value).T) for head in heads]
+
+    def pattern(self, head: Head, z: Array, keys: Array) -> Array:
+        """How much position i reads position j. (i, j), where the i are the last of the j"""
         queries = z @ self._dense(head.query).T
-        keys = z @ self._dense(head.key).T
+        offsets = np.arange(len(keys)) - np.arange(len(keys) - len(z), len(keys))[:, None]
         scores = queries @ keys.T
         if head.bias is not None:
-            scores = scores + self._relative(head.bias, len(z))
+            far = len(head.bias) // 2
+            scores = scores + head.bias.astype(self.dtype)[np.clip(offsets, -far, far) + far]
         if self.weights.causal:
-            scores = np.where(np.tri(len(z), dtype=bool), scores, -np.inf)
-        scores = scores - scores.max(axis=1, keepdims=True)
-        shares = np.exp(scores)
+            scores = np.where(offsets <= 0, scores, -np.inf)
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
-    def mlp(self, z: Array) -> Array:
+    def mlp(self, index: int, z: Array) -> Array:
         """What the MLP adds."""
-        *hidden, last = self.weights.mlp
+        *hidden, last = self.weights.layer(index).mlp
         h = z
-        for layer in hidden:
-            h = np.clip(self._affine(layer, h), 0, 1)
+        for linear in hidden:
+            h = self._affine(linear, h)
+            h = np.clip(h, 0, 1) if self.weights.activation == "clipped" else np.maximum(h, 0)
         return self._affine(last, h)
 
-    def halted(self, z: Array) -> bool:
-        """Whether every position has halted. No position at all has nothing to do."""
-        if not len(z):
-            return True
-        return self.weights.halt is not None and bool((z @ self._dense(self.weights.halt).T > 0.5).all())
+    def halts(self, z: Array) -> NDArray[np.bool_]:
+        """Which positions have halted."""
+        if self.weights.halt is None:
+            return np.zeros(len(z), bool)
+        return np.asarray((z @ self._dense(self.weights.halt).T)[:, 0] > 0.5)
 
-    def read_out(self, logits: Array) -> tuple[int | float, ...]:
-        """The output of each position: the largest logit, or the nearest value of a numerical output."""
-        values = self.weights.output_values
-        if values is None:
-            return tuple(int(choice) for choice in logits.argmax(axis=1)) if len(logits) else ()
-        nearest = np.abs(logits - np.array(values)).argmin(axis=1)
-        return tuple(values[index] for index in nearest)
+    def logits(self, z: Array) -> Array:
+        """The read-out of each position. (position, logit)"""
+        return np.asarray(z @ self._dense(self.weights.output).T)
 
-    def _affine(self, layer: Linear, x: Array) -> Array:
-        return np.asarray(x @ self._dense(layer.weight).T + layer.bias.astype(self.dtype))
+    def rows(self, number: int, width: int) -> Array:
+        """So many rows of zeros."""
+        return np.zeros((number, width), self.dtype)
 
-    def _relative(self, bias: Array, length: int) -> Array:
-        far = len(bias) // 2
-        offsets = np.arange(length) - np.arange(length)[:, None]
-        return np.asarray(bias.astype(self.dtype)[np.clip(offsets, -far, far) + far])
+    def _affine(self, linear: Linear, x: Array) -> Array:
+        return np.asarray(x @ self._dense(linear.weight).T + linear.bias.astype(self.dtype))
 
     def _dense(self, matrix: Sparse) -> Array:
         cached = self._matrices.get(id(matrix))
@@ -157,10 +173,6 @@ class Model:
     @cached_property
     def _matrices(self) -> dict[int, Array]:
         return {}
-
-    @cached_property
-    def _token_rows(self) -> dict[Any, int]:
-        return {token: row for row, token in enumerate(self.weights.vocabulary)}
 
     def __repr__(self) -> str:
         return f"<model: {str(self.weights)[10:-1]}, {self.dtype}>"

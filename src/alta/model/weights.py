@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,11 +40,54 @@ class Sparse:
         columns = np.array([column for _, column in places], np.int32)
         return Sparse(shape, rows, columns, np.array([entries[place] for place in places], np.float64))
 
+    def scaled(self, factor: float) -> Sparse:
+        """Every entry, so many times."""
+        return Sparse(self.shape, self.rows, self.columns, self.values * factor)
+
+    def above(self, other: Sparse) -> Sparse:
+        """This matrix on top of another."""
+        return Sparse(
+            (self.shape[0] + other.shape[0], self.shape[1]),
+            np.concatenate([self.rows, other.rows + np.int32(self.shape[0])]),
+            np.concatenate([self.columns, other.columns]),
+            np.concatenate([self.values, other.values]),
+        )
+
+    def beside(self, other: Sparse) -> Sparse:
+        """This matrix to the left of another."""
+        return self.turned().above(other.turned()).turned()
+
+    def turned(self) -> Sparse:
+        """The transpose."""
+        order = np.lexsort((self.rows, self.columns))
+        return Sparse(self.shape[::-1], self.columns[order], self.rows[order], self.values[order])
+
+    def part(self, start: int, stop: int) -> Sparse:
+        """Some of the rows."""
+        inside = (self.rows >= start) & (self.rows < stop)
+        shape = (min(stop, self.shape[0]) - start, self.shape[1])
+        return Sparse(shape, self.rows[inside] - np.int32(start), self.columns[inside], self.values[inside])
+
+    def by_row(self) -> list[tuple[NDArray[np.int32], NDArray[np.float64]]]:
+        """The columns and values of each row's entries, those that are zero left out."""
+        order = np.argsort(self.rows, kind="stable")
+        order = order[self.values[order] != 0]
+        ends = np.searchsorted(self.rows[order], np.arange(1, self.shape[0]))
+        return list(zip(np.split(self.columns[order], ends), np.split(self.values[order], ends), strict=True))
+
     def dense(self, dtype: Any = np.float64) -> Array:
         """The matrix in full."""
         full = np.zeros(self.shape, dtype)
         full[self.rows, self.columns] = self.values
         return full
+
+    @staticmethod
+    def from_dense(full: Array) -> Sparse:
+        """From the matrix in full."""
+        rows, columns = np.nonzero(full)
+        height, width = full.shape
+        values = full[rows, columns].astype(np.float64)
+        return Sparse((height, width), rows.astype(np.int32), columns.astype(np.int32), values)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -70,13 +114,22 @@ class Linear:
 
 
 @dataclass(frozen=True, eq=False)
+class Layer:
+    """Attention, then MLP."""
+
+    heads: tuple[Head, ...]
+    mlp: tuple[Linear, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Weights:
     """All that a forward pass needs."""
 
     tokens: Sparse  # (token, dim)
     positions: Sparse | None  # (position, dim)
-    heads: tuple[Head, ...]
-    mlp: tuple[Linear, ...]
+    layers: tuple[Layer, ...]  # one, which is used again and again, or, if it is not shared, each in its turn
+    shared: bool
+    activation: str  # of the MLP: "clipped" to between 0 and 1, or "relu"
     output: Sparse  # (logit or 1, dim)
     halt: Sparse | None  # (1, dim): above 1/2 where a position has halted
     vocabulary: tuple[int | str, ...]
@@ -91,24 +144,48 @@ class Weights:
         """The width of the residual stream."""
         return self.tokens.shape[1]
 
+    def layer(self, index: int) -> Layer:
+        """The layer that runs after `index` others."""
+        return self.layers[0 if self.shared else index]
+
+    @property
+    def distinct(self) -> tuple[Layer, ...]:
+        """The layers, each once: those of an unrolled model are usually one and the same."""
+        return tuple({id(layer): layer for layer in self.layers}.values())
+
+    @cached_property
+    def token_rows(self) -> Mapping[int | str, int]:
+        """The row of each token."""
+        return {token: row for row, token in enumerate(self.vocabulary)}
+
     @cached_property
     def parameters(self) -> int:
-        """Entries that are not zero."""
+        """Entries that are not zero, those of equal layers counted once."""
         arrays = _arrays(self).items()
         return sum(int(np.count_nonzero(array)) for name, array in arrays if name.endswith(("values", "bias")))
 
     def __repr__(self) -> str:
-        width = self.mlp[-1].weight.shape[1]
-        return f"<weights: {self.dim} dims, {len(self.heads)} heads, MLP {width} wide, {self.parameters:,} parameters>"
+        layer = self.layers[0]
+        depth = "" if self.shared else f"{len(self.layers)} layers, "
+        width = layer.mlp[-1].weight.shape[1]
+        return (
+            f"<weights: {depth}{self.dim} dims, {len(layer.heads)} heads, MLP {width} wide, "
+            f"{self.parameters:,} parameters>"
+        )
 
 
 def save(weights: Weights, path: str | Path) -> None:
     """Writes one safetensors file."""
+    arrays = _arrays(weights)
+    distinct = weights.distinct
     description = {
         "format": FORMAT,
         "version": VERSION,
-        "heads": [head.name for head in weights.heads],
-        "layers": len(weights.mlp),
+        "layers": [next(i for i, layer in enumerate(distinct) if layer is found) for found in weights.layers],
+        "heads": [[head.name for head in layer.heads] for layer in distinct],
+        "mlp": [len(layer.mlp) for layer in distinct],
+        "shared": weights.shared,
+        "activation": weights.activation,
         "shapes": {name: matrix.shape for name, matrix in _matrices(weights).items()},
         "vocabulary": weights.vocabulary,
         "output_values": weights.output_values,
@@ -117,7 +194,11 @@ def save(weights: Weights, path: str | Path) -> None:
         "dtype": weights.dtype,
         "program": weights.program,
     }
-    save_file(_arrays(weights), path, {"alta": json.dumps(description, separators=(",", ":"))})
+    text = json.dumps(description, separators=(",", ":"))
+    try:
+        save_file(arrays, path, {"alta": text, "sha256": _checksum(text, arrays)})
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(f"{str(path)!r} cannot be written: {error}") from None
 
 
 def load(path: str | Path) -> Weights:
@@ -128,19 +209,31 @@ def load(path: str | Path) -> Weights:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise ModelFileError(f"there is no file {str(path)!r}") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise ModelFileError(f"{str(path)!r} is no model, or is damaged: {error}") from None
     try:
         description = json.loads(metadata["alta"])
         found = description["format"], description["version"]
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         raise ModelFileError(f"{str(path)!r} is a safetensors file, but no alta model") from None
     if found != (FORMAT, VERSION):
         raise ModelFileError(f"{str(path)!r} is in format {found[0]} {found[1]}; this alta reads {FORMAT} {VERSION}")
+    if metadata.get("sha256") != _checksum(metadata["alta"], arrays):
+        raise ModelFileError(
+            f"{str(path)!r} is damaged, or was altered since it was saved: its checksum is not its own"
+        )
     try:
         return _assemble(description, arrays)
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise ModelFileError(f"{str(path)!r} is damaged: {type(error).__name__}: {error}") from None
+
+
+def _checksum(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+    found = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        found.update(f"\0{name} {arrays[name].dtype} {arrays[name].shape}\0".encode())
+        found.update(np.ascontiguousarray(arrays[name]).data)
+    return found.hexdigest()
 
 
 def _matrices(weights: Weights) -> dict[str, Sparse]:
@@ -149,11 +242,12 @@ def _matrices(weights: Weights) -> dict[str, Sparse]:
         found["positions"] = weights.positions
     if weights.halt is not None:
         found["halt"] = weights.halt
-    for number, head in enumerate(weights.heads):
-        for part in ("query", "key", "value", "output"):
-            found[f"heads.{number}.{part}"] = getattr(head, part)
-    for number, layer in enumerate(weights.mlp):
-        found[f"mlp.{number}.weight"] = layer.weight
+    for index, layer in enumerate(weights.distinct):
+        for number, head in enumerate(layer.heads):
+            for part in ("query", "key", "value", "output"):
+                found[f"layers.{index}.heads.{number}.{part}"] = getattr(head, part)
+        for number, linear in enumerate(layer.mlp):
+            found[f"layers.{index}.mlp.{number}.weight"] = linear.weight
     return found
 
 
@@ -162,11 +256,12 @@ def _arrays(weights: Weights) -> dict[str, NDArray[Any]]:
     for name, matrix in _matrices(weights).items():
         for part in ("rows", "columns", "values"):
             found[f"{name}.{part}"] = getattr(matrix, part)
-    for number, head in enumerate(weights.heads):
-        if head.bias is not None:
-            found[f"heads.{number}.bias"] = head.bias
-    for number, layer in enumerate(weights.mlp):
-        found[f"mlp.{number}.bias"] = layer.bias
+    for index, layer in enumerate(weights.distinct):
+        for number, head in enumerate(layer.heads):
+            if head.bias is not None:
+                found[f"layers.{index}.heads.{number}.bias"] = head.bias
+        for number, linear in enumerate(layer.mlp):
+            found[f"layers.{index}.mlp.{number}.bias"] = linear.bias
     return found
 
 
@@ -183,18 +278,26 @@ def _assemble(description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
             raise ValueError(f"{name} does not have its shape")
         return Sparse((height, width), rows, columns, values)
 
-    def head(number: int, name: str) -> Head:
-        query, key, value, output = (matrix(f"heads.{number}.{part}") for part in ("query", "key", "value", "output"))
-        return Head(name, query, key, value, output, arrays.get(f"heads.{number}.bias"))
+    def head(at: str, name: str) -> Head:
+        query, key, value, output = (matrix(f"{at}.{part}") for part in ("query", "key", "value", "output"))
+        return Head(name, query, key, value, output, arrays.get(f"{at}.bias"))
 
+    def layer(index: int) -> Layer:
+        at = f"layers.{index}"
+        names, depth = description["heads"][index], description["mlp"][index]
+        return Layer(
+            heads=tuple(head(f"{at}.heads.{number}", name) for number, name in enumerate(names)),
+            mlp=tuple(Linear(matrix(f"{at}.mlp.{i}.weight"), arrays[f"{at}.mlp.{i}.bias"]) for i in range(depth)),
+        )
+
+    distinct = [layer(index) for index in range(len(description["heads"]))]
     values = description["output_values"]
     return Weights(
         tokens=matrix("tokens"),
         positions=matrix("positions") if "positions" in shapes else None,
-        heads=tuple(head(number, name) for number, name in enumerate(description["heads"])),
-        mlp=tuple(
-            Linear(matrix(f"mlp.{i}.weight"), arrays[f"mlp.{i}.bias"]) for i in range(int(description["layers"]))
-        ),
+        layers=tuple(distinct[index] for index in description["layers"]),
+        shared=description["shared"],
+        activation=description["activation"],
         output=matrix("output"),
         halt=matrix("halt") if "halt" in shapes else None,
         vocabulary=tuple(description["vocabulary"]),
