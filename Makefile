@@ -5,7 +5,7 @@ PIP = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # two workers, and no more threads than that
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all format clean
+.PHONY: help demo test test-all test-cluster format clean
 
 help:  ## Show what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -36,12 +36,15 @@ test: $(VENV)/.installed-dev  ## Install what tests need; lint, check types, run
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/mypy
-	$(PYTEST) -m 'not slow'
+	$(PYTEST) -m 'not slow and not cluster'
 
 test-all: test  ## The tests, and proofs that take minutes
 	$(PYTEST) -m slow
 	ALTA_RANDOM_PROGRAMS=20000 ALTA_RANDOM_MODELS=20000 $(PYTEST) -k 'random or rules_agree or runs_agree' \
-		tests/test_random_programs.py tests/test_compiler.py tests/test_torch.py
+		tests/test_random_programs.py tests/test_compiler.py tests/test_torch.py tests/test_batch.py
+
+test-cluster: $(VENV)/.installed-dev  ## The tests that start a Dask cluster on this machine
+	$(BIN)/pytest -m cluster
 
 format: $(VENV)/.installed-dev  ## Format the code
 	$(BIN)/ruff check --fix src tests

@@ -168,6 +168,10 @@ def test_a_program_without_a_transformer_still_runs(tmp_path):
     assert "no Transformer in float32: the buckets 0 and 1e-09 of 'n' are too close to tell apart" in printed
 
 
+def test_plan():
+    assert "where at_a is one, once for all positions: a" in ok("plan", "addition")
+
+
 def test_a_program_of_ones_own(file):
     for name in (f"{file}:program", f"{file}:build", str(file)):
         assert "outputs  3 3 3\n" in ok("run", name, "|ab")
@@ -228,7 +232,7 @@ def test_wrong_usage_exits_with_2():
 
 
 def test_help_has_examples():
-    for command in ("run", "generate", "rules", "compile", "verify"):
+    for command in ("run", "generate", "rules", "plan", "compile", "verify"):
         assert "Example" in ok(command, "--help")
     assert ok("--version").startswith("alta ")
 

@@ -15,13 +15,14 @@ ROOT = Path(alta.__file__).parent
 ALLOWED = {
     "errors": set(),
     "language": {"errors"},
-    "interpreter": {"errors", "language"},
+    "parallel": {"errors"},
+    "interpreter": {"errors", "language", "parallel"},
     "programs": {"errors", "language"},
     "model": {"errors"},
     "compiler": {"errors", "language", "model"},
-    "analysis": {"errors", "language", "interpreter", "compiler", "model"},
-    "__init__": {"errors", "language", "interpreter", "compiler", "model", "analysis"},
-    "cli": {"errors", "language", "interpreter", "compiler", "model", "analysis", "programs", "__init__"},
+    "analysis": {"errors", "language", "interpreter", "compiler", "model", "parallel"},
+    "__init__": {"errors", "language", "interpreter", "compiler", "model", "analysis", "parallel"},
+    "cli": {"errors", "language", "interpreter", "compiler", "model", "analysis", "programs", "parallel", "__init__"},
 }
 """For each part of the package, the parts that it may import."""
 

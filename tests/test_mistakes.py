@@ -362,6 +362,14 @@ MISTAKES: list[tuple[str, Any, str]] = [
         lambda: compile(large_steps(), activation="relu"),
         "rounds away the difference of two plain ReLUs; use activation='clipped'",
     ),
+    (
+        "output values in bfloat16",
+        lambda: compile(
+            build(add={"m": numeric_var(input_init_fn=(0.501, 0.502, 1.0).__getitem__)}, output_name="m"),
+            dtype="bfloat16",
+        ),
+        "the output 'm' can be 0.502 and 0.501, which are too close to tell apart in bfloat16",
+    ),
     ("unknown dtype", lambda: compile(parity.relative(), dtype="int8"), "no number format 'int8'; formats: float64"),
     ("unknown activation", lambda: compile(parity.relative(), activation="gelu"), "activations: clipped, relu"),
     ("sharpness too small", lambda: compile(parity.relative(), sharpness=5), "sharpness 5 lets what does not match"),

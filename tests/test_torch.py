@@ -167,7 +167,6 @@ def test_random_programs(first):
             model = compile(program, max_length=8, dtype=dtype, activation=activation, layers=depth)
         except CompileError as error:
             assert "too close to tell apart" in str(error) or "rounds away the difference" in str(error)
-            assert dtype != "float64"
             refused += 1
             continue
         twin = model.to_torch(dtype)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from alta.analysis.agreement import verify
     from alta.analysis.certificate import Certificate
     from alta.compiler.compile import compile
+    from alta.interpreter.batch import BatchGeneration, BatchRun, generate_batch, run_batch, run_stream
     from alta.model.forward import Model, load
     from alta.model.result import ModelGeneration, ModelRun
 
@@ -49,6 +50,8 @@ __all__ = [
     "UNDEFINED",
     "AltaError",
     "Assignment",
+    "BatchGeneration",
+    "BatchRun",
     "Certificate",
     "CompileError",
     "Constraint",
@@ -79,6 +82,7 @@ __all__ = [
     "VerificationError",
     "compile",
     "generate",
+    "generate_batch",
     "halt_spec",
     "load",
     "numeric_var",
@@ -87,6 +91,8 @@ __all__ = [
     "qkv",
     "relative_v",
     "run",
+    "run_batch",
+    "run_stream",
     "set_var",
     "v_relative",
     "var",
@@ -98,6 +104,11 @@ _LATER = {
     "Model": "alta.model.forward",
     "ModelGeneration": "alta.model.result",
     "ModelRun": "alta.model.result",
+    "BatchGeneration": "alta.interpreter.batch",
+    "BatchRun": "alta.interpreter.batch",
+    "generate_batch": "alta.interpreter.batch",
+    "run_batch": "alta.interpreter.batch",
+    "run_stream": "alta.interpreter.batch",
     "compile": "alta.compiler.compile",
     "load": "alta.model.forward",
     "verify": "alta.analysis.agreement",

@@ -1,4 +1,4 @@
-"""`alta list` and `alta rules`: what programs there are, and what one does."""
+"""`alta list`, `alta rules` and `alta plan`: what programs there are, what one does, and how it runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from alta.cli.app import JsonOption, ProgramArgument, app, chosen_names, plain, print_json
 from alta.cli.source import Source
+from alta.interpreter.plan import plan
 from alta.language.rules import Rule, Trap
 from alta.programs import BUNDLED
 
@@ -52,6 +53,13 @@ def print_rules(
     print(
         f"{number['rules']:8,} rules: {number['core']:,} core, {number['resets']:,} resets; {number['traps']:,} traps"
     )
+
+
+@app.command("plan", epilog="Example: [bold]alta plan addition[/]")
+def print_plan(program: ProgramArgument) -> None:
+    """Print how the batch interpreter runs a program: what is the same at all positions, which heads share what they
+    select, and how rules are looked up."""
+    print(plan(Source(program).program))
 
 
 def rule_data(rule: Rule) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def compile(
         output=Sparse.of((part.stop - part.start, layout.dim), read_out),
         halt=_halting(encoding),
         vocabulary=program.tokens,
-        output_values=_output_values(program),
+        output_values=_output_values(encoding, precision),
         max_length=min(lengths, default=None),
         causal=program.causal,
         dtype=dtype,
@@ -80,10 +80,22 @@ def _check_count(name: str, number: int | None) -> None:
         raise CompileError(f"{name} is a whole number, 1 or more; got {number!r}")
 
 
-def _output_values(program: Program) -> tuple[float, ...] | None:
-    if not isinstance(program.variables[program.output].domain, Numerical):
+def _output_values(encoding: Encoding, precision: Precision) -> tuple[float, ...] | None:
+    """What a numerical output is read out as: the nearest of the values that the variable can hold."""
+    program = encoding.program
+    name = program.output
+    if not isinstance(program.variables[name].domain, Numerical):
         return None
-    return tuple(held(program, program.output))
+    values = held(program, name)
+    for value in values:
+        placed = encoding.number(name, value)
+        nearest = min(values, key=lambda other: abs(other - placed))
+        if nearest != value:
+            raise CompileError(
+                f"the output {name!r} can be {value:.9g} and {nearest:.9g}, which are too close to tell apart in "
+                f"{precision.name}; use a wider dtype"
+            )
+    return tuple(values)
 
 
 def _halting(encoding: Encoding) -> Sparse | None:

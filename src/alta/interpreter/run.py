@@ -31,10 +31,7 @@ def run(program: Program, inputs: Iterable[Token], max_layers: int | None = None
     Raises TrapError or UndefinedError where the program has no meaning, EndlessError where it would run for ever, and
     InputError for inputs that do not fit.
     """
-    if program.halt is None and max_layers is None:
-        raise InputError("this program has no halting condition, so it needs max_layers")
-    if max_layers is not None and (not isinstance(max_layers, int) or max_layers < 0):
-        raise InputError(f"max_layers is a whole number, 0 or more; got {max_layers!r}")
+    check_layers(program, max_layers)
     given = tuple(inputs) if isinstance(inputs, Iterable) else inputs
     state = start = landmark = initial_state(program, program.encode(given))
     layers: list[Layer] = []
@@ -50,6 +47,14 @@ def run(program: Program, inputs: Iterable[Token], max_layers: int | None = None
     return Run(outputs, len(layers), halted, Trace(program, given, start, tuple(layers)))
 
 
+def check_layers(program: Program, max_layers: int | None) -> None:
+    """Refuses runs without an end."""
+    if program.halt is None and max_layers is None:
+        raise InputError("this program has no halting condition, so it needs max_layers")
+    if max_layers is not None and (not isinstance(max_layers, int) or max_layers < 0):
+        raise InputError(f"max_layers is a whole number, 0 or more; got {max_layers!r}")
+
+
 def generate(
     program: Program,
     prompt: Iterable[Token],
@@ -60,7 +65,7 @@ def generate(
 ) -> Generation:
     """Lets a causal program write: the output of the last position is appended to the input, and the program run again,
     until it writes `stop` (which is kept) or `max_tokens` tokens, or has no position left."""
-    _check_generation(program, stop)
+    check_generation(program, stop)
     prompt = tuple(prompt)
     if not prompt:
         raise InputError("the prompt is empty, so there is no last position to read an output from")
@@ -192,7 +197,8 @@ def _undefined(program: Program, state: State, variable: str, layer: int, positi
     return UndefinedError(f"the MLP reads {variable!r}, which is UNDEFINED: {reason}", layer, position, variable)
 
 
-def _check_generation(program: Program, stop: Token | None) -> None:
+def check_generation(program: Program, stop: Token | None) -> None:
+    """Refuses to generate with what cannot."""
     if not program.causal:
         raise ProgramError("only a causal program can generate; build it with program_spec(..., causal=True)")
     output = program.variables[program.output].domain

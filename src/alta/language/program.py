@@ -106,17 +106,24 @@ class Program:
         if not isinstance(inputs, Iterable):
             raise InputError(f"inputs are a sequence of tokens; got {inputs!r}")
         indices = self._token_indices
-        found = []
-        for position, token in enumerate(inputs):
-            try:
-                found.append(indices[token])
-            except (KeyError, TypeError):
-                raise InputError(
-                    f"{token!r} at position {position} is not a token of this program; tokens: {self.describe_tokens()}"
-                ) from None
+        given = tuple(inputs)
+        try:
+            found = [indices[token] for token in given]
+        except (KeyError, TypeError):
+            position = next(i for i, token in enumerate(given) if not self._is_token(token))
+            raise InputError(
+                f"{given[position]!r} at position {position} is not a token of this program; "
+                f"tokens: {self.describe_tokens()}"
+            ) from None
         if self.positions is not None and len(found) > self.positions:
             raise InputError(f"{len(found)} tokens are too many; this program has {self.positions} positions")
         return found
+
+    def _is_token(self, token: Token) -> bool:
+        try:
+            return token in self._token_indices
+        except TypeError:
+            return False
 
     def describe_tokens(self) -> str:
         """The tokens as people read them."""
