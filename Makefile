@@ -5,7 +5,7 @@ PIP = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # two workers, and no more threads than that
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-cluster format clean
+.PHONY: help demo test test-all test-cluster bench format clean
 
 help:  ## Show what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -33,8 +33,8 @@ demo: $(VENV)/.installed  ## Install, and run programs in the interpreter and as
 	$(BIN)/alta generate addition-decoder 95+7
 
 test: $(VENV)/.installed-dev  ## Install what tests need; lint, check types, run the tests
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 	$(PYTEST) -m 'not slow and not cluster'
 
@@ -46,9 +46,13 @@ test-all: test  ## The tests, and proofs that take minutes
 test-cluster: $(VENV)/.installed-dev  ## The tests that start a Dask cluster on this machine
 	$(BIN)/pytest -m cluster
 
+bench: $(VENV)/.installed-dev  ## Measure, and make docs/performance.md (SCAN=tasks.txt.gz for the SCAN cases)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py benchmarks/results/cpu.json $(if $(SCAN),--scan $(SCAN))
+	$(BIN)/python benchmarks/report.py benchmarks/results docs
+
 format: $(VENV)/.installed-dev  ## Format the code
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
 
 clean:  ## Remove what was made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

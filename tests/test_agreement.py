@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from alta import CompileError, VerificationError, compile, run, verify
 from alta.analysis.agreement import compare
 from alta.errors import AltaError, EndlessError, InputError
 from alta.model.forward import Model
+from alta.model.products import product
 from alta.model.weights import Sparse, Weights
 from alta.programs import BUNDLED, addition, parity, sort
 
@@ -60,6 +62,23 @@ def at(thing, way):
     for step in way:
         thing = thing[step] if isinstance(step, int) else getattr(thing, step)
     return thing
+
+
+def test_products_are_those_of_the_full_matrix():
+    """Selections, matrices of almost only zeros (some rows empty), and dense ones with few units on."""
+    generator = np.random.default_rng(0)
+    for height, width, entries in ((5, 9, 5), (400, 500, 300), (40, 50, 300), (3, 4, 0), (600, 600, 1)):
+        full = np.zeros((height, width))
+        places = generator.choice(height * width, entries, replace=False)
+        full.ravel()[places] = generator.integers(1, 9, entries)
+        if entries == height:
+            full[:] = 0
+            full[np.arange(height), generator.choice(width, height)] = 2.0
+        x = generator.integers(0, 5, (7, width)).astype(float)
+        x[:, generator.random(width) < 0.9] = 0
+        for given in (x, x + 1, x[:0]):
+            found = product(Sparse.from_dense(full), np.dtype(np.float64))(given)
+            np.testing.assert_array_equal(found, given @ full.T)
 
 
 def put(thing, way, value):
@@ -192,6 +211,16 @@ def test_a_unit_that_reads_a_raw_number_is_refused():
     dense[0, passing] = 0.25
     with pytest.raises(VerificationError, match="reads a number that is not one-hot"):
         verify(Model(put(weights, ("layers", 0, "mlp", 2, "weight"), Sparse.from_dense(dense))))
+
+
+def test_inputs_are_spread_over_workers():
+    batch = [parity.encode([n >> bit & 1 for bit in range(6)]) for n in range(60)]
+    with ProcessPoolExecutor(2) as executor:
+        assert verify(compile(parity.relative()), batch, executor=executor).inputs == 60
+        wrong = compile(parity.relative())
+        wrong.weights.output.columns[:] = wrong.weights.output.columns[::-1].copy()
+        with pytest.raises(VerificationError):
+            verify(wrong, batch, executor=executor)
 
 
 def test_the_first_difference_is_named():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from concurrent.futures import Executor
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +24,10 @@ from alta.language.record import from_data
 from alta.language.variables import UNDEFINED, format_value
 from alta.model.result import ModelRun
 from alta.model.weights import Weights
+from alta.parallel import map_chunks, progress_bar
+
+CHUNK = 16
+"""Inputs that are compared at a time."""
 
 
 class Runnable(Protocol):
@@ -34,16 +40,35 @@ class Runnable(Protocol):
 
 
 def verify(
-    model: Runnable, inputs: Iterable[Sequence[Token]] | None = None, *, max_layers: int | None = None
+    model: Runnable,
+    inputs: Iterable[Sequence[Token]] | None = None,
+    *,
+    max_layers: int | None = None,
+    executor: Executor | None = None,
+    progress: bool | None = None,
 ) -> Certificate:
     """A certificate that the model agrees with its program, or VerificationError, which says where it does not.
 
     With `inputs`, interpreter and model are also run side by side on each of them, and the states compared after every
-    sub-layer.
+    sub-layer; an executor spreads that over its workers. A bar on the terminal shows how far it is, unless `progress`
+    is False.
     """
-    weights = model.weights
-    certificate = certify(weights)
-    return replace(certificate, inputs=sum(1 for _ in _side_by_side(model, weights, inputs or (), max_layers)))
+    certificate = certify(model.weights)
+    if inputs is None:
+        return certificate
+    compared = 0
+    work = partial(_compare_all, model, max_layers=max_layers)
+    total = len(inputs) if isinstance(inputs, Sized) else None
+    with progress_bar("side by side", total, progress) as advance:
+        for number, _ in map_chunks(work, inputs, size=CHUNK, executor=executor):
+            compared += number
+            advance(number)
+    return replace(certificate, inputs=compared)
+
+
+def _compare_all(model: Runnable, inputs: Sequence[Sequence[Token]], max_layers: int | None) -> None:
+    for _ in _side_by_side(model, model.weights, inputs, max_layers):
+        pass
 
 
 def compare(model: Runnable, inputs: Sequence[Token], *, max_layers: int | None = None) -> Run:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import track
 
 from alta.analysis.agreement import verify
 from alta.cli.app import JsonOption, LayersOption, ProgramArgument, app, print_json
@@ -81,8 +78,7 @@ def verify_model(
         if max_length is None and _has_means(source.program):
             max_length = max(map(len, given), default=None)
         model = compile(source.program, dtype=dtype, max_length=max_length, activation=activation)
-    shown = track(given, "side by side", console=Console(stderr=True), disable=not sys.stderr.isatty() or not given)
-    certificate = verify(model, shown, max_layers=source.max_layers if max_layers is None else max_layers)
+    certificate = verify(model, given or None, max_layers=source.max_layers if max_layers is None else max_layers)
     if as_json:
         print_json(asdict(certificate))
     else:

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from alta.interpreter.sheet import Array, Outcome, Snapshot, Wanted, execute, st
 from alta.interpreter.trace import Layer, State, Trace
 from alta.language.program import Program, Token
 from alta.language.rules import Rule
-from alta.language.variables import Cell
+from alta.language.variables import Categorical, Cell
 from alta.parallel import map_chunks, progress_bar
 
 CHUNK = 4096
@@ -176,7 +177,7 @@ def run_chunk(
     how: Plan, numbered: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted, engine: str = "auto"
 ) -> Iterator[tuple[list[int], Outcome]]:
     """Runs some inputs, those of like length side by side. Yields the places of some of them, and their outcome."""
-    encoded = [np.array(_encode(how.program, number, tokens), np.int32) for number, tokens in numbered]
+    encoded = _encoded(how.program, numbered)
     order = sorted(range(len(encoded)), key=lambda place: len(encoded[place]))
     cells = sum(len(row) * max(len(row), 32) for row in encoded)
     if not wanted.trace and (kernel := _kernel(engine, cells)) is not None:
@@ -202,11 +203,17 @@ def _kernel(engine: str, cells: int) -> Any:
         return None
 
 
-def _encode(program: Program, number: int, tokens: tuple[Token, ...]) -> list[int]:
-    try:
-        return program.encode(tokens)
-    except InputError as error:
-        raise InputError(f"input {number}: {error}") from None
+def _encoded(program: Program, numbered: Sequence[tuple[int, tuple[Token, ...]]]) -> list[Array]:
+    codes: list[int] = []
+    ends = [0]
+    for number, tokens in numbered:
+        try:
+            codes += program.encode(tokens)
+        except InputError as error:
+            raise InputError(f"input {number}: {error}") from None
+        ends.append(len(codes))
+    together = np.array(codes, np.int32)
+    return [together[first:end] for first, end in pairwise(ends)]
 
 
 def _result(how: Plan, tokens: tuple[Token, ...], outcome: Outcome, row: int, wanted: Wanted) -> BatchRun:
@@ -214,8 +221,9 @@ def _result(how: Plan, tokens: tuple[Token, ...], outcome: Outcome, row: int, wa
     fired = None if outcome.fired is None else _fired(how, outcome.fired[row])
     if error is not None:
         return BatchRun((), layers, False, error, fired)
+    codes, domain = outcome.outputs[row].tolist(), how.program.variables[how.program.output].domain
     values = how.columns[how.output].values
-    outputs = tuple([values[code] for code in outcome.outputs[row].tolist()])
+    outputs = tuple(codes if isinstance(domain, Categorical) else [values[code] for code in codes])
     trace = _trace(how, tokens, outcome, row, layers) if wanted.trace else None
     return BatchRun(outputs, layers, bool(outcome.halted[row]), None, fired, trace)
 

@@ -37,8 +37,12 @@ first of its relative positions in `nears`, and how many there are."""
 OUTPUT, VALUE, SELECTION, MEAN, EDGES = range(5)
 """Of a head: its variables and selection; the first of its steps in `steps`, or -1; between how many buckets."""
 
-ROOT, OWNER, LEVEL, DEPTH, UNIFORM_DEPTH = range(5)
-"""Of a trie: root and owner; the first of its levels in `levels`, how many there are, and how many are uniform."""
+ROOT, OWNER, LEVEL, DEPTH, UNIFORM_DEPTH, OFFSET, OFFSETS = range(7)
+"""Of a trie: root and owner; the first of its levels in `levels`, how many there are, and how many are uniform; the
+first in `offsets` of the distances at which it looks at positions, and how many these are."""
+
+CHANGES, EVERYWHERE_CHANGED, STAMP, LAYERS = range(4)
+"""Of the account of changes: how many positions have changed; whether all have; the newest stamp; layers so far."""
 
 
 class Flat(NamedTuple):
@@ -48,11 +52,16 @@ class Flat(NamedTuple):
     selections: Array
     heads: Array
     tries: Array
+    groups: Array  # of tries that begin with one uniform variable: that, and the first of its codes in `group_ends`
+    group_ends: Array  # for each code of a group's variable, where its tries begin in `grouped`; and where the last end
+    grouped: Array  # tries; first those that are in no group
     starts: Array
     members: Array
     nears: Array
     steps: Array
     levels: Array
+    offsets: Array
+    spread: Array  # (variable): whether a change of it, though it is uniform, is one at each position
     base: Array
     child: Array
     key: Array
@@ -118,6 +127,9 @@ def flatten(how: Plan) -> Flat:
     nears = [np.array(s.relative or (), np.int64) for s in how.selections]
     steps = [np.array([] if head.mean is None else head.mean.steps, np.int64) for head in how.heads]
     uniform = [column.uniform for column in columns]
+    offsets = [sorted({shifts.get(v, (0,))[0] for v in levels if not uniform[v]}) for levels in tries.levels]
+    neighbours = {value for _, value, _ in shifts.values()}
+    groups, group_ends, grouped = _groups(how)
     return Flat(
         variables=_table(
             (c.undefined, WRITTEN if c.start is None else sources[c.start.source], first, reset, *read)
@@ -135,16 +147,21 @@ def flatten(how: Plan) -> Flat:
             for h, first in zip(how.heads, _firsts(steps), strict=True)
         ),
         tries=_table(
-            (root, owner, first, len(levels), sum(uniform[variable] for variable in levels))
-            for root, owner, first, levels in zip(
-                tries.roots, tries.owner, _firsts(tries.levels), tries.levels, strict=True
+            (root, owner, first, len(levels), sum(uniform[variable] for variable in levels), offset, len(distances))
+            for root, owner, first, levels, offset, distances in zip(
+                tries.roots, tries.owner, _firsts(tries.levels), tries.levels, _firsts(offsets), offsets, strict=True
             )
         ),
+        groups=groups,
+        group_ends=group_ends,
+        grouped=grouped,
         starts=np.concatenate([np.zeros(0, np.int32), *starts]),
         members=np.concatenate([np.zeros(0, bool), *members]),
         nears=np.concatenate([np.zeros(0, np.int64), *nears]),
         steps=np.concatenate([np.zeros(0, np.int64), *steps]),
         levels=np.array([variable for levels in tries.levels for variable in levels], np.int64),
+        offsets=np.array([distance for distances in offsets for distance in distances], np.int64),
+        spread=np.array([uniform[variable] and variable in neighbours for variable in range(len(columns))], bool),
         base=tries.base,
         child=tries.child,
         key=tries.key,
@@ -157,6 +174,21 @@ def flatten(how: Plan) -> Flat:
         halt_code=0 if how.halt is None else how.halt[1],
         causal=how.program.causal,
     )
+
+
+def _groups(how: Plan) -> tuple[Array, Array, Array]:
+    """The plan's `dispatch` as arrays; what begins with the output of a head, which may be due, is in no group."""
+    tables = {v: table for v, table in how.dispatch.items() if how.columns[v].start is not None}
+    inside = {trie for table in tables.values() for entries in table for trie, _ in entries}
+    grouped = [trie for trie in range(len(how.tries.roots)) if trie not in inside]
+    groups, ends = [], [len(grouped)]
+    for variable, table in tables.items():
+        groups.append((variable, len(ends) - 1))
+        for entries in table:
+            grouped += [trie for trie, _ in entries]
+            ends.append(len(grouped))
+    pairs = np.array(groups, np.int64) if groups else np.zeros((0, 2), np.int64)
+    return pairs, np.array(ends, np.int64), np.array(grouped, np.int64)
 
 
 def _table(rows: Iterable[tuple[int, ...]]) -> Array:
@@ -215,9 +247,35 @@ def _matches(members, first, keys, query, key):
     return query == key if first < 0 else members[first + query * keys + key]
 
 
+@numba.njit(inline="always")
+def _note(changed, account, position):
+    if account[CHANGES] < len(changed):
+        changed[account[CHANGES]] = position
+        account[CHANGES] += 1
+    else:
+        account[EVERYWHERE_CHANGED] = 1
+
+
 @numba.njit(cache=True)
-def _attend(variables, selection, head, members, nears, steps, limits, causal, state, length, count, place, total):
-    """What a head writes, at each position or once for all. `count`, `place` and `total` are scratch, by key."""
+def _attend(
+    variables,
+    selection,
+    head,
+    members,
+    nears,
+    steps,
+    limits,
+    causal,
+    state,
+    length,
+    count,
+    place,
+    total,
+    changed,
+    account,
+):
+    """What a head writes, at each position or once for all. `count`, `place` and `total` are scratch, by key. Positions
+    at which it is not what it was in the layer before are noted in `changed`, some perhaps twice."""
     how, query, key, keys = selection[HOW], selection[QUERY], selection[KEY], selection[KEYS]
     member, output, value, mean, edges = selection[MEMBER], head[OUTPUT], head[VALUE], head[MEAN], head[EDGES]
     query_step, key_step, value_step = variables[query, STEP], variables[key, STEP], variables[value, STEP]
@@ -267,7 +325,10 @@ def _attend(variables, selection, head, members, nears, steps, limits, causal, s
                 code = state[value, last * value_step]
         elif number > 0:
             code = np.searchsorted(limits[number * edges : (number + 1) * edges], sum_)
-        state[output, i * variables[output, STEP]] = code
+        where = i * variables[output, STEP]
+        if state[output, where] != code:
+            state[output, where] = code
+            _note(changed, account, i)
 
 
 @numba.njit(cache=True)
@@ -284,20 +345,28 @@ def _start_state(variables, starts, state, tokens):
 
 
 @numba.njit(cache=True)
-def _match(variables, tries, levels, base, child, key, target, width, state, length, updates, due, at):
-    """Collects the updates: for each, the variable, the position (-1 for all) and the rule. Goes on at the trie `at[0]`
-    with `at[1]` updates found, and keeps these two. Returns -1 at the end, TRAP, or a head whose output is `due`: the
-    head's number plus 1.
+def _match(
+    variables, tries, levels, offsets, base, child, key, target, width,
+    state, length, updates, todo, due, at, last, changed, account, stamps, places, nodes,
+):  # fmt: skip
+    """Collects the updates: for each, the variable, the position (-1 for all) and the rule.
+
+    The tries are those in `todo`, from `at[0]` up to `at[2]`; `at[1]` updates are found already. Returns -1 at the end,
+    TRAP, or a head whose output is `due`: the head's number plus 1.
+
+    A trie that comes to positions at the node at which it came there in the layer before (kept in `last`) needs to look
+    only where something has changed: where it found a rule, that has changed something, and elsewhere it found none.
 
     Steps are written out, since Numba counts references to arrays around calls, which takes longer than the steps do.
     """
     found = at[1]
-    for trie in range(at[0], len(tries)):
+    for index in range(at[0], at[2]):
+        trie = todo[index]
         node, owner, first = tries[trie, ROOT], tries[trie, OWNER], tries[trie, LEVEL]
         end, middle = first + tries[trie, DEPTH], first + tries[trie, UNIFORM_DEPTH]
         for level in range(first, middle):
             if due[levels[level]]:
-                at[0], at[1] = trie, found
+                at[0], at[1] = index, found
                 return due[levels[level]]
             code = state[levels[level], 0]
             if base[node] >= 0:
@@ -317,15 +386,34 @@ def _match(variables, tries, levels, base, child, key, target, width, state, len
         variable = levels[middle]
         row, shift, step = variables[variable, SHIFTED], variables[variable, SHIFT], variables[variable, STEP]
         undefined, children = variables[variable, UNDEFINED], base[node]
-        for i in range(length):
+        distances, changes = tries[trie, OFFSETS], account[CHANGES]
+        again = last[trie, 0] == account[LAYERS] - 1 and last[trie, 1] == node
+        last[trie, 0], last[trie, 1] = account[LAYERS], node
+        few = again and account[EVERYWHERE_CHANGED] == 0 and changes * distances < length
+        account[STAMP] += 1
+        left = 0
+        if few:
+            for number in range(changes * distances):
+                i = changed[number // distances] - offsets[tries[trie, OFFSET] + number % distances]
+                if 0 <= i < length and stamps[i] != account[STAMP]:
+                    stamps[i] = account[STAMP]
+                    places[left] = i
+                    left += 1
+        count = left if few else length
+        left = 0
+        for number in range(count):
+            i = places[number] if few else number
             place = i + shift
             code = state[row, place * step] if 0 <= place < length else undefined
             if children >= 0:
                 here = child[children + code]
             else:
                 here = _sparse_child(key, target, node * width + code)
-            if here == NONE:
-                continue
+            if here != NONE:
+                places[left], nodes[left] = i, here
+                left += 1
+        for number in range(left):
+            i, here = places[number], nodes[number]
             for level in range(middle + 1, end):
                 if here < 0:
                     break
@@ -383,6 +471,9 @@ def _run(flat, limits, limit, tokens, ends, longest, most, outputs, layers, stat
     """All inputs, one after another."""
     variables, selections, heads, tries, members = flat.variables, flat.selections, flat.heads, flat.tries, flat.members
     starts, nears, steps, levels, in_order = flat.starts, flat.nears, flat.steps, flat.levels, flat.in_order
+    offsets, spread, groups, group_ends, grouped = (
+        flat.offsets, flat.spread, flat.groups, flat.group_ends, flat.grouped,
+    )  # fmt: skip
     base, child, key, target, width, new = flat.base, flat.child, flat.key, flat.target, flat.width, flat.new
     halt, halt_code, causal = flat.halt, flat.halt_code, flat.causal
     state = np.zeros((len(variables), max(longest, 1)), np.int32)
@@ -393,7 +484,12 @@ def _run(flat, limits, limit, tokens, ends, longest, most, outputs, layers, stat
     count, place, total = np.zeros(scratch, np.int64), np.zeros(scratch, np.int64), np.zeros(scratch, np.int64)
     room = len(variables) * max(longest, 1) + len(tries)
     updates = np.zeros((room, 3), np.int64)
-    due, at, differs = np.zeros(len(variables), np.int64), np.zeros(2, np.int64), np.zeros(2, np.int64)
+    due, at, differs = np.zeros(len(variables), np.int64), np.zeros(3, np.int64), np.zeros(2, np.int64)
+    todo = np.zeros(len(tries), np.int64)
+    todo[: group_ends[0]] = grouped[: group_ends[0]]
+    last, changed = np.zeros((len(tries), 2), np.int64), np.zeros(max(longest, 1), np.int64)
+    places, nodes = np.zeros(max(longest, 1), np.int64), np.zeros(max(longest, 1), np.int64)
+    account, stamps = np.zeros(4, np.int64), np.zeros(max(longest, 1), np.int64)
     for row in range(len(ends) - 1):
         given = tokens[ends[row] : ends[row + 1]]
         length = len(given)
@@ -402,6 +498,7 @@ def _run(flat, limits, limit, tokens, ends, longest, most, outputs, layers, stat
             continue
         _start_state(variables, starts, state, given)
         differs[:] = 0
+        account[EVERYWHERE_CHANGED] = 1
         if most < 0:
             landmark[:, :length] = state[:, :length]
         layer = 0
@@ -421,7 +518,13 @@ def _run(flat, limits, limit, tokens, ends, longest, most, outputs, layers, stat
             if layer == most:
                 status[row] = CUT
                 break
-            at[0], at[1] = 0, 0
+            at[0], at[1], at[2] = 0, 0, group_ends[0]
+            for group in range(len(groups)):
+                entry = groups[group, 1] + state[groups[group, 0], 0]
+                for index in range(group_ends[entry], group_ends[entry + 1]):
+                    todo[at[2]] = grouped[index]
+                    at[2] += 1
+            account[LAYERS] += 1
             for number in range(len(heads)):
                 output = heads[number, OUTPUT]
                 due[output] = number + 1 if variables[output, SHIFTED] == output else 0
@@ -434,14 +537,16 @@ def _run(flat, limits, limit, tokens, ends, longest, most, outputs, layers, stat
                         wanted = eager
                 if wanted == 0:
                     wanted = _match(
-                        variables, tries, levels, base, child, key, target, width, state, length, updates, due, at
-                    )
+                        variables, tries, levels, offsets, base, child, key, target, width,
+                        state, length, updates, todo, due, at, last, changed, account, stamps, places, nodes,
+                    )  # fmt: skip
                 if wanted > 0:
                     head = heads[wanted - 1]
                     how, own = selections[head[SELECTION]], limits[limit[wanted - 1] :]
                     _attend(
-                        variables, how, head, members, nears, steps, own, causal, state, length, count, place, total
-                    )
+                        variables, how, head, members, nears, steps, own, causal,
+                        state, length, count, place, total, changed, account,
+                    )  # fmt: skip
                     due[head[OUTPUT]] = 0
                     wanted = 0
             if wanted == TRAP:
@@ -449,13 +554,17 @@ def _run(flat, limits, limit, tokens, ends, longest, most, outputs, layers, stat
             found = at[1]
             if len(counts):
                 _count(variables, state, length, updates, found, counts[row])
+            account[CHANGES] = account[EVERYWHERE_CHANGED] = 0
             for update in range(found):
                 owner, position, code = updates[update, 0], updates[update, 1], new[updates[update, 2]]
                 if position >= 0:
                     state[owner, position] = code
+                    _note(changed, account, position)
                 else:
                     for i in range(length if variables[owner, STEP] else 1):
                         state[owner, i] = code
+                    if variables[owner, STEP] or spread[owner]:
+                        account[EVERYWHERE_CHANGED] = 1
             layer += 1
             if most < 0:
                 if _same(variables, in_order, state, landmark, length, differs):

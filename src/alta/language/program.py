@@ -85,7 +85,7 @@ class Program:
             self._check_halt(self.halt)
         if isinstance(self.mlp, RuleSet):
             self.mlp.check(self.variables)
-            object.__setattr__(self, "mlp", replace(self.mlp, resets=resets(self.variables.values())))
+            object.__setattr__(self, "mlp", self.mlp.with_resets(resets(self.variables.values())))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -99,7 +99,7 @@ class Program:
 
     def lowered(self) -> Program:
         """The same program as plain data: its rules stand in place of its MLP function."""
-        return replace(self, mlp=self.rules)
+        return self if isinstance(self.mlp, RuleSet) else replace(self, mlp=self.rules)
 
     def encode(self, inputs: Iterable[Token]) -> list[int]:
         """The inputs as indices into `tokens`."""

@@ -133,6 +133,12 @@ class RuleSet:
     def __len__(self) -> int:
         return len(self.core) + len(self.resets)
 
+    def with_resets(self, resets: tuple[Rule, ...]) -> RuleSet:
+        """The same rules with these resets, which need no second look for conflicts."""
+        found = object.__new__(RuleSet)
+        found.__setstate__({"core": self.core, "resets": resets, "traps": self.traps})
+        return found
+
     def match(self, assignment: Mapping[str, Cell]) -> Match:
         """The rules and traps whose antecedents hold, and the core rules and traps that read UNDEFINED.
 

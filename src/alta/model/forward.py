@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,6 +14,7 @@ from alta.errors import EndlessError, InputError
 from alta.model.generation import generate
 from alta.model.inputs import Token, check_batch, check_format, encode, most_layers
 from alta.model.packed import Packed, pack
+from alta.model.products import Product, product
 from alta.model.result import ModelGeneration, ModelRun, read_out
 from alta.model.weights import Array, Head, Linear, Sparse, Weights, save
 from alta.model.weights import load as load_weights
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 Context: TypeAlias = Sequence[tuple[Array, Array]]
 """For each head, the keys (position, match) and the values (position, read) of all positions."""
+
+MOST_MASKS = 64
+"""Masks that are kept at once."""
 
 
 def load(path: str | Path) -> Model:
@@ -102,9 +106,9 @@ class Model:
 
     def embed(self, tokens: Sequence[int], first: int = 0) -> Array:
         """The residual stream at the start, of tokens at the positions from `first` on. (position, dim)"""
-        z = self._dense(self.weights.tokens)[np.array(tokens, np.int64)]
+        z = self._table(self.weights.tokens)[np.array(tokens, np.int64)]
         if self.weights.positions is not None:
-            z = z + self._dense(self.weights.positions)[first : first + len(tokens)]
+            z = z + self._table(self.weights.positions)[first : first + len(tokens)]
         return z
 
     def layer(self, index: int, z: Array, context: Context | None = None) -> tuple[Array, Array]:
@@ -117,24 +121,21 @@ class Model:
         context = self.context(index, z) if context is None else context
         written = np.zeros_like(z)
         for head, (keys, values) in zip(self.weights.layer(index).heads, context, strict=True):
-            written += self.pattern(head, z, keys) @ values @ self._dense(head.output).T
+            written += self._times(head.output, self.pattern(head, z, keys) @ values)
         return written
 
     def context(self, index: int, z: Array) -> Context:
         """The keys and values of each head."""
         heads = self.weights.layer(index).heads
-        return [(z @ self._dense(head.key).T, z @ self._dense(head.value).T) for head in heads]
+        return [(self._times(head.key, z), self._times(head.value, z)) for head in heads]
 
     def pattern(self, head: Head, z: Array, keys: Array) -> Array:
         """How much position i reads position j. (i, j), where the i are the last of the j"""
-        queries = z @ self._dense(head.query).T
-        offsets = np.arange(len(keys)) - np.arange(len(keys) - len(z), len(keys))[:, None]
-        scores = queries @ keys.T
+        scores = self._times(head.query, z) @ keys.T
         if head.bias is not None:
-            far = len(head.bias) // 2
-            scores = scores + head.bias.astype(self.dtype)[np.clip(offsets, -far, far) + far]
+            scores += self._biases(head, len(z), len(keys))
         if self.weights.causal:
-            scores = np.where(offsets <= 0, scores, -np.inf)
+            scores[_later(len(z), len(keys))] = -np.inf
         shares = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
@@ -151,28 +152,67 @@ class Model:
         """Which positions have halted."""
         if self.weights.halt is None:
             return np.zeros(len(z), bool)
-        return np.asarray((z @ self._dense(self.weights.halt).T)[:, 0] > 0.5)
+        return np.asarray(self._times(self.weights.halt, z)[:, 0] > 0.5)
 
     def logits(self, z: Array) -> Array:
         """The read-out of each position. (position, logit)"""
-        return np.asarray(z @ self._dense(self.weights.output).T)
+        return self._times(self.weights.output, z)
 
     def rows(self, number: int, width: int) -> Array:
         """So many rows of zeros."""
         return np.zeros((number, width), self.dtype)
 
     def _affine(self, linear: Linear, x: Array) -> Array:
-        return np.asarray(x @ self._dense(linear.weight).T + linear.bias.astype(self.dtype))
+        return np.asarray(self._times(linear.weight, x) + linear.bias.astype(self.dtype))
 
-    def _dense(self, matrix: Sparse) -> Array:
-        cached = self._matrices.get(id(matrix))
-        if cached is None:
-            cached = self._matrices[id(matrix)] = matrix.dense(self.dtype)
-        return cached
+    def _times(self, matrix: Sparse, x: Array) -> Array:
+        found = self._products.get(id(matrix))
+        if found is None:
+            found = self._products[id(matrix)] = product(matrix, self.dtype)
+        return found(x)
+
+    def _table(self, matrix: Sparse) -> Array:
+        found = self._tables.get(id(matrix))
+        if found is None:
+            found = self._tables[id(matrix)] = matrix.dense(self.dtype)
+        return found
+
+    def _biases(self, head: Head, queries: int, keys: int) -> Array:
+        """What relative positions add to the scores; kept, since every layer asks for the same."""
+        assert head.bias is not None
+        key = id(head.bias), queries, keys
+        if key not in self._masks:
+            if len(self._masks) >= MOST_MASKS:
+                self._masks.clear()
+            far = len(head.bias) // 2
+            distances = np.clip(_distances(queries, keys), -far, far)
+            self._masks[key] = head.bias.astype(self.dtype)[distances + far]
+        return self._masks[key]
 
     @cached_property
-    def _matrices(self) -> dict[int, Array]:
+    def _products(self) -> dict[int, Product]:
         return {}
+
+    @cached_property
+    def _tables(self) -> dict[int, Array]:
+        return {}
+
+    @cached_property
+    def _masks(self) -> dict[tuple[int, int, int], Array]:
+        return {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"weights": self.weights, "dtype": self.dtype}
 
     def __repr__(self) -> str:
         return f"<model: {str(self.weights)[10:-1]}, {self.dtype}>"
+
+
+def _distances(queries: int, keys: int) -> NDArray[np.int64]:
+    """From each query to each key; the queries are the last of the keys. (i, j)"""
+    return np.arange(keys) - np.arange(keys - queries, keys)[:, None]
+
+
+@lru_cache(maxsize=8)
+def _later(queries: int, keys: int) -> NDArray[np.bool_]:
+    return np.asarray(_distances(queries, keys) > 0)

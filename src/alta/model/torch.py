@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -314,14 +315,11 @@ class Head(nn.Module):
     def pattern(self, z: Tensor, keys: Tensor, there: Tensor | None = None) -> Tensor:
         """How much position i reads position j. (…, i, j), where the i are the last of the j"""
         scores: Tensor = self.query(z) @ keys.transpose(-1, -2)
-        length = keys.shape[-2]
-        positions = torch.arange(length, device=z.device)
-        offsets = positions - positions[length - z.shape[-2] :, None]
+        queries, length = z.shape[-2], keys.shape[-2]
         if self.bias is not None:
-            far = len(self.bias) // 2
-            scores = scores + self.bias[offsets.clamp(-far, far) + far]
+            scores = scores + self.bias[_places(queries, length, len(self.bias) // 2, z.device)]
         if self.causal:
-            scores = scores.masked_fill(offsets > 0, -torch.inf)
+            scores = scores.masked_fill(_distances(queries, length, z.device) > 0, -torch.inf)
         if there is not None:
             scores = scores.masked_fill(~there[..., None, :], -torch.inf)
         return scores.softmax(dim=-1)
@@ -345,6 +343,19 @@ class Mlp(nn.Sequential):
         """The parameters as they are now."""
         layers = (module for module in self if isinstance(module, nn.Linear))
         return tuple(Linear(_sparse(layer.weight), _array(layer.bias)) for layer in layers)
+
+
+@lru_cache(maxsize=64)
+def _distances(queries: int, keys: int, device: torch.device) -> Tensor:
+    """From each query to each key; the queries are the last of the keys. (i, j)"""
+    positions = torch.arange(keys, device=device)
+    return positions - positions[keys - queries :, None]
+
+
+@lru_cache(maxsize=64)
+def _places(queries: int, keys: int, far: int, device: torch.device) -> Tensor:
+    """Where the bias of each distance is."""
+    return _distances(queries, keys, device).clamp(-far, far) + far
 
 
 def _activation(name: str) -> nn.Module:
