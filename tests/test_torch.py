@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import random_programs
 from test_compiler import means
+from test_programs import EXAMPLES, SCAN_FILE, scan_lines
 
 from alta import (
     CompileError,
@@ -25,6 +26,7 @@ from alta import (
     load,
     program_spec,
     run,
+    run_batch,
     v_relative,
     var,
     verify,
@@ -132,6 +134,58 @@ def test_unrolled(name, activation):
     twin = model.to_torch()
     assert len(twin.blocks) == depth
     check(twin, name, layers=depth)
+
+
+@cache
+def many_inputs(name: str) -> list[list]:
+    """All that the programs themselves are tested on."""
+    generator = random.Random(1)
+    strings = [list(b) for n in range(13) for b in product((0, 1), repeat=n)]
+    strings += [*bits(generator, [generator.randint(13, 199) for _ in range(20)]), [1] * 200, [0] * 200]
+    match name:
+        case "parity-absolute":
+            return strings
+        case "parity-relative" | "parity-sum" | "parity-count":
+            return [parity.encode(string) for string in strings]
+        case "addition":
+            pairs = [(int("9" * n), 1) for n in (1, 2, 10, 50)] + [(0, 0), (1, int("9" * 30))]
+            pairs += [(a, b) for a in range(0, 130, 7) for b in range(0, 130, 11)]
+            pairs += [tuple(generator.randrange(10 ** generator.randint(1, 50)) for _ in range(2)) for _ in range(60)]
+            return [addition.encode(*pair) for pair in pairs]
+        case "sort-unique":
+            return [sort.encode(generator.sample(range(32), length)) for length in range(33)]
+        case "subleq":
+            return memories(generator, 200)
+        case "scan" | "scan-parser":
+            encode = scan.encode if name == "scan" else scan.encode_parser
+            commands = [*EXAMPLES]
+            if SCAN_FILE.exists():
+                commands += [command for command, _ in generator.sample(scan_lines(), 20)]
+            return [encode(command) for command in commands]
+        case _:
+            return inputs(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("activation", ["clipped", "relu"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("name", BUNDLED)
+def test_bundled_programs_on_many_inputs(name, dtype, activation):
+    """In NumPy and torch, with shared layers and unrolled to the 40 that most of these inputs need at most."""
+    if dtype == "bfloat16" and name in NUMERICAL:
+        return
+    bundled, depth = BUNDLED[name], 40
+    program, batch = bundled.build(), many_inputs(name)
+    wanted = run_batch(program, batch, bundled.max_layers)
+    for layers in (None, depth):
+        model = compile(program, max_length=256, dtype=dtype, activation=activation, layers=layers)
+        chosen = [i for i, one in enumerate(wanted) if layers is None or one.layers <= layers]
+        for one, step in [(model.to_torch(dtype), 1), *([(model, 10)] if dtype != "bfloat16" else [])]:
+            tried = chosen[::step]
+            found = one.run_batch([batch[i] for i in tried], bundled.max_layers)
+            for i, result in zip(tried, found, strict=True):
+                right = wanted[i].outputs, wanted[i].layers, wanted[i].halted
+                assert (result.outputs, result.layers, result.halted) == right, batch[i]
 
 
 @pytest.mark.parametrize("name", ["parity-relative", "parity-sum", "addition", "sort-unique"])
