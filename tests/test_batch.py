@@ -201,7 +201,7 @@ def test_uniform_variables_are_found():
 
 def test_heads_share_selections():
     how = plan(built("scan"))
-    assert (len(how.heads), len(how.selections)) == (10, 5)
+    assert (len(how.heads), len(how.selections)) == (11, 5)
 
 
 def test_a_plan_prints():

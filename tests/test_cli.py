@@ -168,6 +168,42 @@ def test_a_program_without_a_transformer_still_runs(tmp_path):
     assert "no Transformer in float32: the buckets 0 and 1e-09 of 'n' are too close to tell apart" in printed
 
 
+@pytest.fixture
+def bits(tmp_path: Path) -> tuple[str, str]:
+    short, long = tmp_path / "short.txt", tmp_path / "long.txt"
+    short.write_text("\n".join(format(n, "b") for n in range(64)))
+    long.write_text("\n".join(format(n, "b") for n in range(64, 256)))
+    return str(short), str(long)
+
+
+def test_coverage(bits, tmp_path):
+    printed = ok("coverage", "parity-relative", bits[0], "-o", str(tmp_path / "seen.json"))
+    assert "rules      3 of 3 fired, and 4 of 4 resets" in printed
+    assert json.loads((tmp_path / "seen.json").read_text())["inputs"] == 64
+    data = json.loads(ok("coverage", "scan", "mcd1:test", "--json"))
+    assert (data["inputs"], data["failed"]) == (1045, 0)
+
+
+def test_minimal_and_predict(bits, tmp_path):
+    short, long = bits
+    small = str(tmp_path / "small.json")
+    assert ok("minimal", "parity-sum", "--train", short, "-o", small).startswith("10 rules (3 and 7 resets) of 514")
+    assert "outputs  0 0 0 0 0 0 0 0\n" in ok("run", small, "1111111", "--no-trace")
+    assert "outputs  1 1 1 1 1 1\n" in ok("run", small, "11111", "--no-trace")
+    model = str(tmp_path / "small.safetensors")
+    ok("minimal", "parity-sum", "--train", short, "-o", model)
+    assert "certified" in ok("verify", model)
+    picture = tmp_path / "ones.svg"
+    printed = ok("predict", "parity-sum", "--train", short, "--test", long, "--by", "ones", "--plot", str(picture))
+    rows = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if "%" in line}
+    assert rows["7"] == ["8", "100.0%", "0.0%"]
+    assert all(rows[str(ones)][2] == "100.0%" for ones in (1, 2, 3, 4, 5, 6, 8))
+    assert "rules never fired" in printed
+    assert picture.stat().st_size > 1000
+    data = json.loads(ok("predict", "scan", "--train", "mcd1:train", "--test", "mcd1:test", "--by", "none", "--json"))
+    assert data["accuracy"] == {"original": 1.0, "minimal": 1.0}
+
+
 def test_plan():
     assert "where at_a is one, once for all positions: a" in ok("plan", "addition")
 
@@ -180,7 +216,10 @@ def test_a_program_of_ones_own(file):
 
 
 BAD = [
-    (("run", "nobody", "1"), "'nobody' is no bundled program, nor path/to/file.py:name, nor a saved model"),
+    (
+        ("run", "nobody", "1"),
+        "'nobody' is no bundled program, nor path/to/file.py:name, program.json or model.safetensors",
+    ),
     (("run", "parity-relative", "102"), "a string of bits, such as 10110, is made of 0 and 1; got '102'"),
     (("run", "addition", "1+x"), "a sum is written like 12+34; got '1+x'"),
     (("run", "sort-unique", "3 x"), "a list of numbers is written like 3 1 2"),
@@ -195,6 +234,12 @@ BAD = [
     (("compile", "addition", "-o", "no/such/folder.safetensors"), "cannot be written"),
     (("compile", "parity-relative", "-o", "x.safetensors", "--dtype", "int8"), "there is no number format 'int8'"),
     (("verify", "addition", "--inputs", "nowhere.txt"), "'nowhere.txt' cannot be read"),
+    (
+        ("predict", "scan", "--train", "mcd1:dev", "--test", "mcd1:test"),
+        "a split has the parts train and test; got 'dev'",
+    ),
+    (("minimal", "parity-relative", "--train", "length:train"), "'length:train' cannot be read"),
+    (("run", "nobody.json", "1"), "'nobody.json' is no program that can be read"),
     (("run", "nobody.safetensors", "1"), "there is no file 'nobody.safetensors'"),
     (("run", "nobody.py:program", "1"), "there is no file 'nobody.py'"),
 ]
@@ -232,7 +277,7 @@ def test_wrong_usage_exits_with_2():
 
 
 def test_help_has_examples():
-    for command in ("run", "generate", "rules", "plan", "compile", "verify"):
+    for command in ("run", "generate", "rules", "plan", "compile", "verify", "coverage", "minimal", "predict"):
         assert "Example" in ok(command, "--help")
     assert ok("--version").startswith("alta ")
 

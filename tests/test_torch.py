@@ -454,7 +454,7 @@ REFUSED = [
     (lambda model: model(torch.full((1, 2), 3)), "token indices are 0 to 2; got 3 to 3"),
     (lambda model: model(torch.full((1, 2), -1)), "token indices are 0 to 2; got -1 to -1"),
     (lambda model: model(torch.zeros(1, 2, dtype=torch.long), torch.tensor([3])), "lengths are one for each input"),
-    (lambda model: model.run_batch([["START"], ["1", "0"]]), "input 1: the residual stream is one"),
+    (lambda model: model.run_batch([["START"], ["1", "0"]]), "the residual stream is one that the run has had before"),
 ]
 
 

@@ -38,6 +38,8 @@ from alta.language.variables import NULL, UNDEFINED, Variable
 if TYPE_CHECKING:
     from alta.analysis.agreement import verify
     from alta.analysis.certificate import Certificate
+    from alta.analysis.coverage import Coverage, coverage
+    from alta.analysis.minimal import Minimal, Prediction, minimal, predict
     from alta.compiler.compile import compile
     from alta.interpreter.batch import BatchGeneration, BatchRun, generate_batch, run_batch, run_stream
     from alta.model.forward import Model, load
@@ -55,6 +57,7 @@ __all__ = [
     "Certificate",
     "CompileError",
     "Constraint",
+    "Coverage",
     "EndlessError",
     "ExecutionError",
     "Generation",
@@ -64,10 +67,12 @@ __all__ = [
     "Layer",
     "LoweringError",
     "MLPBuilder",
+    "Minimal",
     "Model",
     "ModelFileError",
     "ModelGeneration",
     "ModelRun",
+    "Prediction",
     "Program",
     "ProgramError",
     "Rule",
@@ -81,12 +86,15 @@ __all__ = [
     "Variable",
     "VerificationError",
     "compile",
+    "coverage",
     "generate",
     "generate_batch",
     "halt_spec",
     "load",
+    "minimal",
     "numeric_var",
     "numerical_var",
+    "predict",
     "program_spec",
     "qkv",
     "relative_v",
@@ -109,6 +117,12 @@ _LATER = {
     "generate_batch": "alta.interpreter.batch",
     "run_batch": "alta.interpreter.batch",
     "run_stream": "alta.interpreter.batch",
+    "Coverage": "alta.analysis.coverage",
+    "coverage": "alta.analysis.coverage",
+    "Minimal": "alta.analysis.minimal",
+    "Prediction": "alta.analysis.minimal",
+    "minimal": "alta.analysis.minimal",
+    "predict": "alta.analysis.minimal",
     "compile": "alta.compiler.compile",
     "load": "alta.model.forward",
     "verify": "alta.analysis.agreement",

@@ -26,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-PROGRAM_HELP = "A bundled name (see `alta list`), path/to/file.py:name, or a saved model.safetensors."
+PROGRAM_HELP = "A bundled name (see `alta list`), path/to/file.py:name, a saved program.json or model.safetensors."
 
 ProgramArgument = Annotated[str, typer.Argument(metavar="PROGRAM", help=PROGRAM_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]

@@ -45,7 +45,7 @@ def run_program(
     the trace, the outputs and the number of layers."""
     source = Source(program)
     inputs = source.encode(text)
-    most = source.max_layers if max_layers is None else max_layers
+    most = source.layers(max_layers)
     transformer = _transformer(source, len(inputs)) if model else "not asked for"
     if isinstance(transformer, Model):
         result = compare(transformer, inputs, max_layers=most)
@@ -92,7 +92,7 @@ def generate_tokens(
     source = Source(program)
     inputs = source.encode(prompt)
     end: Token | None = source.stop if stop is None else source.token(stop)
-    most = source.max_layers if max_layers is None else max_layers
+    most = source.layers(max_layers)
     result = generate(source.program, inputs, stop=end, max_tokens=max_tokens, max_layers=most)
     layers = [step.layers for step in result.runs]
     transformer = _transformer(source, len(inputs) + max_tokens) if model else "not asked for"

@@ -78,7 +78,7 @@ def verify_model(
         if max_length is None and _has_means(source.program):
             max_length = max(map(len, given), default=None)
         model = compile(source.program, dtype=dtype, max_length=max_length, activation=activation)
-    certificate = verify(model, given or None, max_layers=source.max_layers if max_layers is None else max_layers)
+    certificate = verify(model, given or None, max_layers=source.layers(max_layers))
     if as_json:
         print_json(asdict(certificate))
     else:

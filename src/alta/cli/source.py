@@ -15,14 +15,14 @@ from alta.errors import AltaError, InputError, ProgramError, listing
 from alta.language.program import Program, Token
 from alta.language.record import from_data
 from alta.model.forward import Model, load
-from alta.programs import BUNDLED, Bundled
+from alta.programs import BUNDLED, Bundled, scan_data
 
 MODEL_SUFFIX = ".safetensors"
+PROGRAM_SUFFIX = ".json"
 
 
 class Source:
-    """A program as named on the command line, with how to read inputs and show outputs. A saved model
-    holds one too."""
+    """A program as named on the command line, with how to read inputs and show outputs. A saved model holds one too."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -31,6 +31,9 @@ class Source:
         if name.endswith(MODEL_SUFFIX):
             self.model = load(name)
             self.program = from_data(self.model.weights.program)
+            self._bundled = _twin(self.program)
+        elif name.endswith(PROGRAM_SUFFIX):
+            self.program = _read_program(Path(name))
             self._bundled = _twin(self.program)
         else:
             self.program = self._bundled.build() if self._bundled else _load(name)
@@ -79,6 +82,17 @@ class Source:
         list of tokens. `-` is the standard input."""
         return list(self._read(path))
 
+    def data(self, name: str) -> list[Sequence[Token]]:
+        """The inputs in a file, or in a part of a SCAN split: `length:train`."""
+        split, _, part = name.partition(":")
+        if split in scan_data.splits() and self._bundled in (BUNDLED["scan"], BUNDLED["scan-parser"]):
+            return [self.encode(example.command) for example in scan_data.split(split, part)]
+        return self.inputs(name)
+
+    def layers(self, max_layers: int | None) -> int | None:
+        """What was asked for, or else what the program is meant to run."""
+        return self.max_layers if max_layers is None else max_layers
+
     def _read(self, path: str) -> Iterator[Sequence[Token]]:
         try:
             text = sys.stdin.read() if path == "-" else Path(path).read_text()
@@ -99,21 +113,32 @@ class Source:
 
 
 def _twin(program: Program) -> Bundled | None:
-    """The bundled program that a saved one is, so that it is typed and read in the same way."""
-    parts = ("tokens", "variables", "heads", "output", "halt")
+    """The bundled program that a saved one is, or is the minimal version of, so that it is typed and read in the same
+    way."""
+    parts = ("tokens", "heads", "output", "halt", "causal")
     for bundled in BUNDLED.values():
         known = bundled.build()
-        if all(getattr(known, part) == getattr(program, part) for part in parts):
+        domains = [{name: v.domain for name, v in one.variables.items()} for one in (known, program)]
+        if domains[0] == domains[1] and all(getattr(known, part) == getattr(program, part) for part in parts):
             return bundled
     return None
+
+
+def _read_program(path: Path) -> Program:
+    try:
+        return from_data(json.loads(path.read_text()))
+    except (OSError, KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+        if isinstance(error, ProgramError):
+            raise
+        raise ProgramError(f"{str(path)!r} is no program that can be read: {error}") from None
 
 
 def _load(name: str) -> Program:
     path, _, attribute = name.rpartition(":") if ":" in name else (name, "", "")
     if not path.endswith(".py"):
         raise ProgramError(
-            f"{name!r} is no bundled program, nor path/to/file.py:name, nor a saved model{MODEL_SUFFIX}; "
-            f"bundled: {listing(BUNDLED)}"
+            f"{name!r} is no bundled program, nor path/to/file.py:name, program{PROGRAM_SUFFIX} or "
+            f"model{MODEL_SUFFIX}; bundled: {listing(BUNDLED)}"
         )
     if not Path(path).is_file():
         raise ProgramError(f"there is no file {path!r}")

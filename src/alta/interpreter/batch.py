@@ -89,16 +89,12 @@ def run_stream(
     progress: bool | None = None,
 ) -> Iterator[BatchRun]:
     """The same, one result after another. Inputs are taken as they are needed, so they need not fit in memory."""
-    check_layers(program, max_layers)
-    if isinstance(inputs, str) or not isinstance(inputs, Iterable):
-        raise InputError(f"a batch is a sequence of inputs, each a sequence of tokens; got {inputs!r}")
-    if engine not in ENGINES:
-        raise InputError(f"there is no engine {engine!r}; engines: {', '.join(ENGINES)}")
+    checked(program, inputs, max_layers, engine)
     how = plan(program)
     work = partial(_work, how, wanted=Wanted(max_layers, fired, trace), engine=engine)
     total = len(inputs) if isinstance(inputs, Sized) else None
     with progress_bar("running", total, progress) as advance:
-        for number, results in map_chunks(work, _numbered(inputs), size=chunk, executor=executor):
+        for number, results in map_chunks(work, numbered(inputs), size=chunk, executor=executor):
             yield from results
             advance(number)
 
@@ -158,26 +154,36 @@ def generate_batch(
     return found
 
 
-def _numbered(inputs: Iterable[Iterable[Token]]) -> Iterator[tuple[int, tuple[Token, ...]]]:
+def checked(program: Program, inputs: object, max_layers: int | None, engine: str) -> None:
+    """Refuses what cannot be run."""
+    check_layers(program, max_layers)
+    if isinstance(inputs, str) or not isinstance(inputs, Iterable):
+        raise InputError(f"a batch is a sequence of inputs, each a sequence of tokens; got {inputs!r}")
+    if engine not in ENGINES:
+        raise InputError(f"there is no engine {engine!r}; engines: {', '.join(ENGINES)}")
+
+
+def numbered(inputs: Iterable[Iterable[Token]]) -> Iterator[tuple[int, tuple[Token, ...]]]:
+    """The inputs as tuples, each with its number."""
     for number, tokens in enumerate(inputs):
         if not isinstance(tokens, Iterable):
             raise InputError(f"input {number}: inputs are a sequence of tokens; got {tokens!r}")
         yield number, tuple(tokens)
 
 
-def _work(how: Plan, numbered: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted, engine: str) -> list[BatchRun]:
-    results: list[BatchRun | None] = [None] * len(numbered)
-    for places, outcome in run_chunk(how, numbered, wanted, engine):
+def _work(how: Plan, given: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted, engine: str) -> list[BatchRun]:
+    results: list[BatchRun | None] = [None] * len(given)
+    for places, outcome in run_chunk(how, given, wanted, engine):
         for row, place in enumerate(places):
-            results[place] = _result(how, numbered[place][1], outcome, row, wanted)
+            results[place] = _result(how, given[place][1], outcome, row, wanted)
     return results  # type: ignore[return-value]
 
 
 def run_chunk(
-    how: Plan, numbered: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted, engine: str = "auto"
+    how: Plan, given: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted, engine: str = "auto"
 ) -> Iterator[tuple[list[int], Outcome]]:
     """Runs some inputs, those of like length side by side. Yields the places of some of them, and their outcome."""
-    encoded = _encoded(how.program, numbered)
+    encoded = _encoded(how.program, given)
     order = sorted(range(len(encoded)), key=lambda place: len(encoded[place]))
     cells = sum(len(row) * max(len(row), 32) for row in encoded)
     if not wanted.trace and (kernel := _kernel(engine, cells)) is not None:
@@ -203,10 +209,10 @@ def _kernel(engine: str, cells: int) -> Any:
         return None
 
 
-def _encoded(program: Program, numbered: Sequence[tuple[int, tuple[Token, ...]]]) -> list[Array]:
+def _encoded(program: Program, given: Sequence[tuple[int, tuple[Token, ...]]]) -> list[Array]:
     codes: list[int] = []
     ends = [0]
-    for number, tokens in numbered:
+    for number, tokens in given:
         try:
             codes += program.encode(tokens)
         except InputError as error:

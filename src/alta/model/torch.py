@@ -29,6 +29,9 @@ from alta.model.result import ModelGeneration, ModelRun, read_out
 from alta.model.weights import Array, Layer, Linear, Sparse, Weights, save
 from alta.model.weights import Head as HeadWeights
 
+PAIRS = 1 << 24
+"""Pairs of positions that `run_batch` looks at side by side, so that memory stays bounded."""
+
 Context: TypeAlias = Sequence[tuple[Tensor, Tensor]]
 """For each head, the keys (…, position, match) and the values (…, position, read) of all positions."""
 
@@ -138,8 +141,17 @@ class TorchModel(nn.Module):
     def run_batch(
         self, batch: Iterable[Iterable[Token]], max_layers: int | None = None, *, residual: bool = False
     ) -> list[ModelRun]:
-        """The same for many inputs, of different lengths, side by side."""
+        """The same for many inputs, of different lengths: those of like length side by side."""
         rows = [encode(self._frame, inputs) for inputs in check_batch(batch)]
+        order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+        runs: dict[int, ModelRun] = {}
+        while order:
+            size = max(PAIRS // max(len(rows[order[-1]]), 1) ** 2, 1)
+            part, order = order[-size:], order[:-size]
+            runs |= zip(part, self._run_part([rows[number] for number in part], max_layers, residual), strict=True)
+        return [runs[number] for number in range(len(rows))]
+
+    def _run_part(self, rows: Sequence[Sequence[int]], max_layers: int | None, residual: bool) -> Iterator[ModelRun]:
         lengths = torch.tensor([len(row) for row in rows])
         tokens = torch.zeros((len(rows), int(lengths.max())), dtype=torch.long)
         for number, row in enumerate(rows):
@@ -148,13 +160,10 @@ class TorchModel(nn.Module):
         with torch.no_grad():
             found = self(tokens.to(device), lengths.to(device), max_layers, residual=residual)
         logits, kept = _array(found.logits), [_array(z) for z in found.residual]
-        runs = []
         for number, row in enumerate(rows):
             mine, layers = logits[number, : len(row)], int(found.layers[number])
             stream = tuple(z[number, : len(row)] for z in kept[: 2 * layers + 1])
-            outputs = read_out(self._frame, mine)
-            runs.append(ModelRun(outputs, layers, bool(found.halted[number]), mine, stream))
-        return runs
+            yield ModelRun(read_out(self._frame, mine), layers, bool(found.halted[number]), mine, stream)
 
     def generate(
         self,

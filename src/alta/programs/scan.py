@@ -68,9 +68,12 @@ CONTINUED_BY = {
 NO_NODE = 0
 NODES = {production: number for number, production in enumerate(GRAMMAR, start=1)}
 
+NO_KIND, PART, TOP = range(3)
+"""What a node of the tree is a part of: of nothing, since there is no node; of a phrase; or of the command itself."""
+
 # What to do in a layer. While parsing, one layer decides and the next one acts, so that the rules for acting do not
 # multiply with the reasons for it. From REDUCE on, the number tells the production.
-BEGIN, DECIDE, SHIFT, SEEK, REWIND, READ, PLAY, DONE, REDUCE = range(9)
+BEGIN, DECIDE, SHIFT, SEEK, REWIND, READ, PLAY, REPEAT, DONE, REDUCE = range(10)
 STEPS = REDUCE + len(GRAMMAR)
 
 
@@ -104,6 +107,8 @@ def scan() -> Program:
             read(z)
         elif z["step"] == PLAY:
             play(z)
+        elif z["step"] == REPEAT:
+            repeat(z)
         else:
             parse(z, parsed=SEEK)
 
@@ -125,6 +130,7 @@ def scan() -> Program:
         heads={
             **_parser_heads(),
             "tree_node": qkv("one", "growing", "node"),
+            "tree_kind": qkv("one", "growing", "kind"),
             "growing_right": v_relative("growing", 1),
             "writing_left": v_relative("writing", -1),
         },
@@ -177,13 +183,17 @@ def decide(z: Any, parsed: int) -> int:
 
 
 def reduce(z: Any, production: Production, node: int) -> None:
-    """Puts the left side where the right side begins, and a node at the end of the tree."""
+    """Puts the left side where the right side begins, and a node at the end of the tree. A cell that leaves the stack
+    is as if it had never been used, so that what is learned of one use holds for the next."""
     if len(production.right) == 2:
+        if z["top"]:
+            z["symbol"] = z["under"] = symbol("START")
         move_left(z, "top")
     if z["top"]:
         z["symbol"] = symbol(production.left)
     if z["growing"]:
         z["node"] = node
+        z["kind"] = TOP if production.left in ("Rest", "Command") else PART
     move_right(z, "growing")
 
 
@@ -199,7 +209,7 @@ def seek(z: Any) -> None:
 
 def rewind(z: Any) -> None:
     """Goes back to the first node."""
-    if z["tree_node"] == NO_NODE:
+    if z["tree_kind"] == NO_KIND:
         move_right(z, "growing")
         z["step"] = READ
     else:
@@ -208,10 +218,10 @@ def rewind(z: Any) -> None:
 
 def read(z: Any) -> None:
     """Reads one node of a phrase. Its verb comes first in the tree, so a phrase read leftwards ends with it."""
-    node = z["tree_node"]
-    if node >= node_of("Rest", "and", "Phrase") or node == NO_NODE:
+    if z["tree_kind"] != PART:
         z["step"] = DONE
         return
+    node = z["tree_node"]
     for verb in VERBS:
         if node == node_of("Verb", verb):
             z["verb"] = 0 if verb == "turn" else ACTIONS.index(f"I_{verb.upper()}")
@@ -236,7 +246,8 @@ def read(z: Any) -> None:
 
 
 def play(z: Any) -> None:
-    """Writes one action: so many turns, then the verb, in so many rounds, so many times."""
+    """Writes one action: so many turns, then the verb, in so many rounds, so many times. At the end of a phrase, all
+    that was read of it is forgotten."""
     if z["turns_left"] > 0:
         write(z, z["side"])
         z["turns_left"] -= 1
@@ -248,12 +259,18 @@ def play(z: Any) -> None:
         z["turns_left"] = z["turns"]
     elif z["times_left"] > 1:
         z["times_left"] -= 1
-        z["rounds_left"] = z["rounds"]
-        z["turns_left"] = z["turns"]
+        z["step"] = REPEAT
     else:
-        z["turns"] = 0
+        z["verb"] = z["side"] = z["turns"] = z["times_left"] = 0
         z["rounds"] = z["rounds_left"] = 1
         z["step"] = READ
+
+
+def repeat(z: Any) -> None:
+    """Begins a phrase once more."""
+    z["rounds_left"] = z["rounds"]
+    z["turns_left"] = z["turns"]
+    z["step"] = PLAY
 
 
 def write(z: Any, action: Any) -> None:
@@ -301,6 +318,7 @@ def _parser_variables() -> dict[str, Declaration]:
         "symbol": var(len(SYMBOLS), default=symbol("START")),
         "under": var(len(SYMBOLS), default=symbol("START")),
         "node": var(len(GRAMMAR) + 1, default=NO_NODE),
+        "kind": var(3, default=NO_KIND),
     }
 
 
