@@ -110,7 +110,16 @@ def attention_width(weights: Weights) -> int:
 def main() -> None:
     """Measures every format."""
     data = examples(Path(sys.argv[1]))
-    found = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "examples": len(data), "runs": []}
+    weights = alta.compile(scan.scan()).weights
+    found = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "examples": len(data),
+        "dims": weights.dim,
+        "heads": len(weights.layers[0].heads),
+        "units": weights.layers[0].mlp[-1].weight.shape[1],
+        "runs": [],
+    }
     for dtype in ("float32", "bfloat16"):
         operations, copied = limits(getattr(torch, dtype))
         for batch in (1024, 4096):

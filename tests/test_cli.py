@@ -204,6 +204,18 @@ def test_minimal_and_predict(bits, tmp_path):
     assert data["accuracy"] == {"original": 1.0, "minimal": 1.0}
 
 
+def test_optimum_and_minimal_rules(bits):
+    assert "no strict coordinate-wise local optimum" in ok("optimum", "parity-relative", bits[0], "--alpha", "3000")
+    assert ok("optimum", "parity-relative", bits[0]).startswith("a strict coordinate-wise local optimum: 3 rules")
+    assert json.loads(ok("optimum", "parity-relative", bits[0], "--json"))["optimum"] is True
+    result = alta("minimal", "addition", "--train", bits[0].replace("short", "sums"), "--constraints")
+    assert "cannot be read" in result.stderr
+    Path(bits[0]).write_text("\n".join(f"{a}+{b}" for a in range(12) for b in range(12)))
+    result = alta("minimal", "addition", "--train", bits[0], "--constraints", "--search", "2")
+    assert "constraints are left; constraints were tried" in result.stderr
+    assert result.returncode == 0
+
+
 def test_plan():
     assert "where at_a is one, once for all positions: a" in ok("plan", "addition")
 
@@ -277,7 +289,18 @@ def test_wrong_usage_exits_with_2():
 
 
 def test_help_has_examples():
-    for command in ("run", "generate", "rules", "plan", "compile", "verify", "coverage", "minimal", "predict"):
+    for command in (
+        "run",
+        "generate",
+        "rules",
+        "plan",
+        "compile",
+        "verify",
+        "coverage",
+        "minimal",
+        "predict",
+        "optimum",
+    ):
         assert "Example" in ok(command, "--help")
     assert ok("--version").startswith("alta ")
 

@@ -15,7 +15,9 @@ def blocks(file: str) -> list[tuple[str, str]]:
     return re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / file).read_text(), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("file", ["README.md", "docs/language.md", "docs/transformers.md", "docs/performance.md"])
+@pytest.mark.parametrize(
+    "file", ["README.md", "docs/language.md", "docs/transformers.md", "docs/performance.md", "docs/learning.md"]
+)
 def test_the_python_blocks_run_and_print_what_is_shown(file, capsys):
     namespace: dict[str, object] = {}
     ran = 0

@@ -38,8 +38,10 @@ from alta.language.variables import NULL, UNDEFINED, Variable
 if TYPE_CHECKING:
     from alta.analysis.agreement import verify
     from alta.analysis.certificate import Certificate
-    from alta.analysis.coverage import Coverage, coverage
+    from alta.analysis.coverage import Coverage, coverage, mlp_inputs
     from alta.analysis.minimal import Minimal, Prediction, minimal, predict
+    from alta.analysis.optimum import optimum
+    from alta.analysis.rule_sets import minimal_rules
     from alta.compiler.compile import compile
     from alta.interpreter.batch import BatchGeneration, BatchRun, generate_batch, run_batch, run_stream
     from alta.model.forward import Model, load
@@ -92,8 +94,11 @@ __all__ = [
     "halt_spec",
     "load",
     "minimal",
+    "minimal_rules",
+    "mlp_inputs",
     "numeric_var",
     "numerical_var",
+    "optimum",
     "predict",
     "program_spec",
     "qkv",
@@ -122,6 +127,9 @@ _LATER = {
     "Minimal": "alta.analysis.minimal",
     "Prediction": "alta.analysis.minimal",
     "minimal": "alta.analysis.minimal",
+    "minimal_rules": "alta.analysis.rule_sets",
+    "mlp_inputs": "alta.analysis.coverage",
+    "optimum": "alta.analysis.optimum",
     "predict": "alta.analysis.minimal",
     "compile": "alta.compiler.compile",
     "load": "alta.model.forward",

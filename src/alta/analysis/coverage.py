@@ -22,10 +22,11 @@ from alta.errors import InputError
 from alta.interpreter.batch import CHUNK, checked, numbered, run_chunk
 from alta.interpreter.plan import Plan, plan
 from alta.interpreter.sheet import Wanted
+from alta.interpreter.trace import Assignment
 from alta.language.program import Program, Token
 from alta.language.record import to_data
 from alta.language.rules import Rule
-from alta.language.variables import Constant, FromPosition, FromToken, Value, declared, format_value
+from alta.language.variables import UNDEFINED, Cell, Constant, FromPosition, FromToken, Value, declared, format_value
 from alta.parallel import map_chunks, progress_bar
 
 Counts = NDArray[np.int64]
@@ -190,6 +191,46 @@ def coverage(
     if checkpoint is not None:
         found.save(checkpoint)
     return found
+
+
+def mlp_inputs(
+    program: Program,
+    inputs: Iterable[Iterable[Token]],
+    max_layers: int | None = None,
+    *,
+    executor: Executor | None = None,
+    chunk: int = CHUNK,
+    progress: bool | None = None,
+) -> list[tuple[Assignment, int]]:
+    """What the MLP is given, over all positions and layers of runs without an error: each distinct assignment, and how
+    often it comes. Means are the buckets that it sees; a mean without buckets, which it does not see, is UNDEFINED."""
+    checked(program, inputs, max_layers, "numpy")
+    how = plan(program)
+    found: Counter[bytes] = Counter()
+    work = partial(_seen, how, wanted=Wanted(max_layers, seen=True))
+    with progress_bar("MLP inputs", len(inputs) if isinstance(inputs, Sized) else None, progress) as advance:
+        for done, part in map_chunks(work, numbered(inputs), size=chunk, executor=executor):
+            found.update(part)
+            advance(done)
+    return [(_assignment(how, packed), count) for packed, count in found.items()]
+
+
+def _seen(how: Plan, given: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted) -> Counter[bytes]:
+    found: Counter[bytes] = Counter()
+    for places, outcome in run_chunk(how, given, wanted, "numpy"):
+        if outcome.errors:  # what these inputs did before they stopped is not told apart, so the others run again
+            good = [given[place] for row, place in enumerate(places) if row not in outcome.errors]
+            found.update(_seen(how, good, wanted) if good else {})
+        else:
+            found.update(outcome.seen)
+    return found
+
+
+def _assignment(how: Plan, packed: bytes) -> Assignment:
+    cells: list[Cell] = []
+    for column, code in zip(how.columns, np.frombuffer(packed, np.int32).tolist(), strict=True):
+        cells.append(column.values[code] if code < len(column.values) else UNDEFINED)
+    return Assignment({column.name: number for number, column in enumerate(how.columns)}, tuple(cells))
 
 
 def empty(program: Program) -> Coverage:

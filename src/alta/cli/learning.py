@@ -1,17 +1,21 @@
-"""`alta coverage`, `alta minimal` and `alta predict`: what data pins down, and what that makes of other data."""
+"""`alta coverage`, `minimal`, `predict` and `optimum`: what data pins down, and what that makes of other data."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from alta.analysis.coverage import coverage
+from alta.analysis.coverage import coverage, mlp_inputs
 from alta.analysis.minimal import Minimal, Prediction, minimal, predict
+from alta.analysis.optimum import optimum
+from alta.analysis.rule_sets import minimal_rules
 from alta.cli.app import JsonOption, LayersOption, ProgramArgument, app, plain, print_json
 from alta.cli.programs import rule_data
 from alta.cli.source import MODEL_SUFFIX, PROGRAM_SUFFIX, Source
@@ -23,6 +27,11 @@ from alta.language.record import to_data
 DATA_HELP = "A file (.jsonl, or one input a line), - for standard input, or, of SCAN, SPLIT:train or SPLIT:test."
 
 TrainOption = Annotated[str, typer.Option("--train", help=DATA_HELP)]
+
+
+ConstraintsOption = Annotated[
+    bool, typer.Option("--constraints", help="Also drop constraints that no output depends on.")
+]
 
 
 class Grouping(StrEnum):
@@ -73,6 +82,8 @@ def print_minimal(
     train: TrainOption,
     test: Annotated[str | None, typer.Option(help="Also run it on these. " + DATA_HELP)] = None,
     max_layers: LayersOption = None,
+    constraints: ConstraintsOption = False,
+    search: Annotated[int, typer.Option(min=0, help="With --constraints: also try so many random orders.")] = 0,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help=f"Save it: NAME{PROGRAM_SUFFIX}, or compiled as NAME{MODEL_SUFFIX}."),
@@ -86,7 +97,13 @@ def print_minimal(
         _print_prediction(_predict(source, train, test, max_layers, Grouping.NONE), as_json)
         if output is None:
             return
-    found = minimal(source.program, source.data(train), source.layers(max_layers))
+    data = source.data(train)
+    found = minimal(source.program, data, source.layers(max_layers))
+    if constraints:
+        seen = [assignment for assignment, _ in mlp_inputs(source.program, data, source.layers(max_layers))]
+        fewer = minimal_rules(found.program.rules, seen, search=search)
+        found = replace(found, program=replace(found.program, mlp=fewer.rules))
+        print(fewer, file=sys.stderr)
     if output is not None:
         _save(found, output)
     if test is None and as_json:
@@ -114,6 +131,30 @@ def print_prediction(
     if plot is not None:
         draw(found, plot, by)
     _print_prediction(found, as_json)
+
+
+@app.command("optimum", epilog="Example: [bold]alta optimum parity-relative bits.txt --alpha 0.1[/]")
+def print_optimum(
+    program: ProgramArgument,
+    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    alpha: Annotated[float, typer.Option(help="The weight of the regularizer.")] = 0.5,
+    regularizer: Annotated[str, typer.Option(help="l1, or l2 (squared).")] = "l1",
+    max_layers: LayersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Whether the MLP compiled from a program's rules is a strict coordinate-wise local optimum of the loss of trace
+    supervision on some data, and if not, which parameters may move. For categorical programs."""
+    source = Source(program)
+    seen = [assignment for assignment, _ in mlp_inputs(source.program, source.data(data), source.layers(max_layers))]
+    found = optimum(source.program.rules, seen, alpha, regularizer=regularizer)
+    if not as_json:
+        print(found)
+        return
+    failing = [
+        {"parameter": one.parameter, "rule": rule_data(one.rule), "left": one.left, "right": one.right}
+        for one in found.failing
+    ]
+    print_json({"optimum": found.is_optimum, "rules": len(found.on), "failing": failing})
 
 
 def draw(found: Prediction, path: Path, by: Grouping) -> None:

@@ -186,7 +186,7 @@ def run_chunk(
     encoded = _encoded(how.program, given)
     order = sorted(range(len(encoded)), key=lambda place: len(encoded[place]))
     cells = sum(len(row) * max(len(row), 32) for row in encoded)
-    if not wanted.trace and (kernel := _kernel(engine, cells)) is not None:
+    if not (wanted.trace or wanted.seen) and (kernel := _kernel(engine, cells)) is not None:
         order = yield from kernel.run_rows(how, encoded, order, wanted)
     most = COUNTS // len(how.program.rules) if wanted.fired and len(how.program.rules) else len(order)
     while order:

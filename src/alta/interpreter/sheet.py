@@ -6,6 +6,7 @@ position. Inputs that have halted, trapped, or come back to an earlier state lea
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -49,6 +50,7 @@ class Outcome:
     errors: dict[int, ExecutionError]
     fired: Array | None = None  # (input, rule): how often; core rules, then resets
     snapshots: list[Snapshot] = field(default_factory=list)
+    seen: Counter[bytes] = field(default_factory=Counter)  # what the MLP was given, as packed codes of all variables
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Wanted:
     max_layers: int | None
     fired: bool = False
     trace: bool = False
+    seen: bool = False
 
 
 def execute(plan: Plan, tokens: Sequence[Array], wanted: Wanted) -> Outcome:
@@ -165,7 +168,7 @@ class Sheet:
 
     def _layer(self, layer: int) -> None:
         self.attended, self.selected, self.means, self.updates, self.bad = {}, {}, {}, [], []
-        if self.wanted.trace or self.wanted.fired:
+        if self.wanted.trace or self.wanted.fired or self.wanted.seen:
             for head in self.plan.heads:
                 self.read(head.output)
         if self.wanted.trace:
@@ -182,6 +185,8 @@ class Sheet:
             self.attended = {variable: _cut(codes, ~stopped, self.width) for variable, codes in self.attended.items()}
         if self.wanted.fired:
             self._count()
+        if self.wanted.seen and len(self.active):
+            self._note()
         for owner, rows, positions, rules in self.updates:
             column = self._column(owner)
             new = self.plan.new[rules]
@@ -250,6 +255,17 @@ class Sheet:
             return Snapshot(self.active, columns, dict(self.means), [])
         fired = [(rows, positions, rules) for _, rows, positions, rules in self.updates]
         return Snapshot(self.active, columns, {}, fired)
+
+    def _note(self) -> None:
+        columns = self.plan.columns
+        wide = [
+            self._wide(variable).astype(np.int32) * bool(columns[variable].values) for variable in range(len(columns))
+        ]
+        there = np.ones((len(self.active), self.width), bool) if self.there is None else self.there
+        rows = np.ascontiguousarray(np.stack(wide, axis=2)[there])
+        packed = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
+        distinct, counts = np.unique(packed, return_counts=True)
+        self.outcome.seen.update(dict(zip(map(bytes, distinct), counts.tolist(), strict=True)))
 
     def _count(self) -> None:
         counts = self.outcome.fired

@@ -1,0 +1,164 @@
+"""Minimal rule sets: those in which, for some data, no rule and no constraint can go (the paper's Appendix B).
+
+A rule can go if no output on the data changes, which means that it never fires: a rule that fires changes something. A
+constraint can go if no output changes, and if the rules still exclude each other, as every rule set has to. The
+constraint on the output's old value stays: it is part of the update. Where a head's output is UNDEFINED, a constraint
+on it does not hold, but no rule may come to read it.
+
+Minimal sets are not unique. Which one is found depends on the order in which constraints are tried.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alta.errors import InputError
+from alta.language.rules import Constraint, Rule, RuleSet
+from alta.language.variables import UNDEFINED
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class MinimalRules:
+    """A minimal rule set, and how it came about."""
+
+    rules: RuleSet
+    before: tuple[int, int]  # rules and constraints
+    order: str
+
+    @property
+    def after(self) -> tuple[int, int]:
+        """Rules and constraints that are left."""
+        return _size(self.rules.core)
+
+    def __str__(self) -> str:
+        (rules, constraints), (fewer, less) = self.before, self.after
+        return (
+            f"{fewer:,} of {rules:,} rules, {less:,} of {constraints:,} constraints are left; constraints were tried "
+            f"{self.order}; other orders may leave others, since minimal sets are not unique"
+        )
+
+
+def minimal_rules(
+    rules: RuleSet | Sequence[Rule],
+    data: Iterable[Mapping[str, Any]],
+    *,
+    seed: int | None = None,
+    search: int = 0,
+) -> MinimalRules:
+    """Drops rules and constraints, one after another, until none can go.
+
+    Rules are gone through in their order, and the constraints of each in the order of their variables' names; with a
+    `seed`, both in random order. With `search`, so many random orders are tried too, and the set with the fewest rules
+    and constraints is kept.
+    """
+    core = tuple(rules.core if isinstance(rules, RuleSet) else rules)
+    if isinstance(search, bool) or not isinstance(search, int) or search < 0:
+        raise InputError(f"search is how many orders to try, 0 or more; got {search!r}")
+    table = Table(core, data)
+    used = [rule for rule in core if table.fires(rule.antecedent).any()]
+
+    def reduce(seed: int | None) -> MinimalRules:
+        name = "in the order of rules, then of variables" if seed is None else f"in random order, with seed {seed}"
+        generator = None if seed is None else random.Random(seed)
+        return MinimalRules(RuleSet(tuple(_reduced(used, table, generator))), _size(core), name)
+
+    first = 0 if seed is None else seed + 1
+    return min([reduce(one) for one in (seed, *range(first, first + search))], key=lambda found: found.after)
+
+
+def removable(
+    rules: RuleSet | Sequence[Rule], data: Iterable[Mapping[str, Any]]
+) -> list[tuple[Rule, Constraint | None]]:
+    """The rules, and the constraints of rules, that could go. Nothing, if the set is minimal."""
+    core = tuple(rules.core if isinstance(rules, RuleSet) else rules)
+    table = Table(core, data)
+    found: list[tuple[Rule, Constraint | None]] = []
+    for rule in core:
+        if not table.fires(rule.antecedent).any():
+            found.append((rule, None))
+        rivals = [other for other in core if other.output == rule.output and other is not rule]
+        found += [
+            (rule, constraint)
+            for constraint in rule.antecedent
+            if constraint.variable != rule.output and _can_go(rule, constraint, rivals, table)
+        ]
+    return found
+
+
+class Table:
+    """The data, by variable: which examples have which value."""
+
+    def __init__(self, rules: Sequence[Rule], data: Iterable[Mapping[str, Any]]) -> None:
+        examples = list(data)
+        self.size = len(examples)
+        self._holds: dict[Constraint, Bools] = {}
+        self._open: dict[str, Bools] = {}
+        for name in {constraint.variable for rule in rules for constraint in rule.antecedent}:
+            column = [example[name] for example in examples]
+            self._open[name] = np.array([value is UNDEFINED for value in column], bool)
+            for value in {c.value for rule in rules for c in rule.antecedent if c.variable == name}:
+                self._holds[Constraint(name, value)] = np.array([other == value for other in column], bool)
+
+    def holds(self, constraint: Constraint) -> Bools:
+        """Where a constraint holds."""
+        return self._holds[constraint]
+
+    def fires(self, antecedent: Iterable[Constraint]) -> Bools:
+        """Where all constraints hold."""
+        found = np.ones(self.size, bool)
+        for constraint in antecedent:
+            found &= self._holds[constraint]
+        return found
+
+    def reaches(self, antecedent: Iterable[Constraint]) -> Bools:
+        """Where all constraints on what is defined hold."""
+        found = np.ones(self.size, bool)
+        for constraint in antecedent:
+            found &= self._holds[constraint] | self._open[constraint.variable]
+        return found
+
+
+def _reduced(rules: Sequence[Rule], table: Table, generator: random.Random | None) -> list[Rule]:
+    """One pass is enough: what cannot go now cannot go later, when rules are only wider."""
+    left = list(rules)
+    numbers = list(range(len(left)))
+    if generator is not None:
+        generator.shuffle(numbers)
+    by_output: defaultdict[str, list[int]] = defaultdict(list)
+    for number, rule in enumerate(left):
+        by_output[rule.output].append(number)
+    for number in numbers:
+        constraints = [c for c in left[number].antecedent if c.variable != left[number].output]
+        if generator is not None:
+            generator.shuffle(constraints)
+        for constraint in constraints:
+            rule = left[number]
+            rivals = [left[other] for other in by_output[rule.output] if other != number]
+            if _can_go(rule, constraint, rivals, table):
+                left[number] = Rule(rule.output, rule.old, rule.new, _without(rule, constraint))
+    return left
+
+
+def _can_go(rule: Rule, constraint: Constraint, rivals: Sequence[Rule], table: Table) -> bool:
+    rest = _without(rule, constraint)
+    if (table.reaches(rest) & ~table.holds(constraint)).any():
+        return False  # it would fire, or read UNDEFINED, where it does not now
+    wanted = {other.variable: other.value for other in rest}
+    return all(any(wanted.get(c.variable, c.value) != c.value for c in rival.antecedent) for rival in rivals)
+
+
+def _without(rule: Rule, constraint: Constraint) -> tuple[Constraint, ...]:
+    return tuple(other for other in rule.antecedent if other != constraint)
+
+
+def _size(rules: Sequence[Rule]) -> tuple[int, int]:
+    return len(rules), sum(len(rule.antecedent) for rule in rules)
