@@ -216,6 +216,19 @@ def test_optimum_and_minimal_rules(bits):
     assert result.returncode == 0
 
 
+def test_simplicity(bits):
+    printed = ok("simplicity", "parity-relative", "parity-sum", "--train", bits[0]).splitlines()
+    measures = ["rules", "resets", "constraints", "heads", "variables", "values", "layers"]
+    assert printed[0].split() == measures
+    rows = [line.split() for line in printed[1:]]
+    assert rows[0] == ["parity-relative", "written", "3", "4", "10", "2", "2", "8", "6"]
+    assert rows[1][1:4] == ["3", "4", "10"]
+    assert rows[2][:4] == ["parity-sum", "written", "257", "257"]
+    assert rows[3][:3] == ["minimal", "3", "7"]
+    data = json.loads(ok("simplicity", "parity-sum", "--train", bits[0], "--json"))
+    assert data["parity-sum"]["minimal"]["resets"] == 7
+
+
 def test_plan():
     assert "where at_a is one, once for all positions: a" in ok("plan", "addition")
 
@@ -300,6 +313,7 @@ def test_help_has_examples():
         "minimal",
         "predict",
         "optimum",
+        "simplicity",
     ):
         assert "Example" in ok(command, "--help")
     assert ok("--version").startswith("alta ")

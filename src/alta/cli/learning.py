@@ -1,11 +1,11 @@
-"""`alta coverage`, `minimal`, `predict` and `optimum`: what data pins down, and what that makes of other data."""
+"""`alta coverage`, `minimal`, `predict`, `simplicity`, `optimum`: what data pins down, and what follows."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,8 @@ from alta.analysis.coverage import coverage, mlp_inputs
 from alta.analysis.minimal import Minimal, Prediction, minimal, predict
 from alta.analysis.optimum import optimum
 from alta.analysis.rule_sets import minimal_rules
-from alta.cli.app import JsonOption, LayersOption, ProgramArgument, app, plain, print_json
+from alta.analysis.simplicity import simplicity, table
+from alta.cli.app import PROGRAM_HELP, JsonOption, LayersOption, ProgramArgument, app, plain, print_json
 from alta.cli.programs import rule_data
 from alta.cli.source import MODEL_SUFFIX, PROGRAM_SUFFIX, Source
 from alta.compiler.compile import compile
@@ -131,6 +132,27 @@ def print_prediction(
     if plot is not None:
         draw(found, plot, by)
     _print_prediction(found, as_json)
+
+
+@app.command(
+    "simplicity", epilog="Example: [bold]alta simplicity parity-relative parity-absolute parity-sum --train bits.txt[/]"
+)
+def print_simplicity(
+    programs: Annotated[list[str], typer.Argument(metavar="PROGRAM...", help=PROGRAM_HELP)],
+    train: TrainOption,
+    max_layers: LayersOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How simple several programs for one task are: as written, and as far as training data pins them down."""
+    found = {}
+    for name in programs:
+        source = Source(name)
+        found[name] = minimal(source.program, source.data(train), source.layers(max_layers))
+    if not as_json:
+        print(table(found))
+        return
+    both = {name: simplicity(one) for name, one in found.items()}
+    print_json({name: {"written": asdict(one[0]), "minimal": asdict(one[1])} for name, one in both.items()})
 
 
 @app.command("optimum", epilog="Example: [bold]alta optimum parity-relative bits.txt --alpha 0.1[/]")
