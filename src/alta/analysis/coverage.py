@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -184,7 +184,7 @@ def coverage(
     with progress_bar("coverage", total, progress) as advance:
         advance(found.inputs)
         for number, (done, part) in enumerate(map_chunks(work, rest, size=chunk, executor=executor), start=1):
-            found += replace(part, program=how.program)
+            found += Coverage(how.program, *part)
             advance(done)
             if checkpoint is not None and number % SAVED_EVERY == 0:
                 found.save(checkpoint)
@@ -246,7 +246,10 @@ def fingerprint(program: Program) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _cover(how: Plan, given: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted, engine: str) -> Coverage:
+def _cover(
+    how: Plan, given: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted, engine: str
+) -> tuple[int, int, Counts, Counts, Counts, int]:
+    """What `Coverage` holds beside its program, which need not travel back from a worker."""
     program = how.program
     rules = np.zeros(len(program.rules), np.int64)
     layers = failed = 0
@@ -260,8 +263,7 @@ def _cover(how: Plan, given: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wa
         layers = max(layers, int(outcome.layers[right].max(initial=0)))
     tokens = Counter(token for place in good for token in given[place][1])
     lengths = np.bincount([len(given[place][1]) for place in good], minlength=1)
-    return Coverage(
-        program,
+    return (
         len(given),
         failed,
         rules,
