@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -36,6 +35,8 @@ SMALL = 1 << 21
 """Positions times layers, at a guess, below which a job is small."""
 
 ENGINES = ("auto", "numpy", "numba")
+
+_cells_so_far = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,10 +198,12 @@ def run_chunk(
 
 def _kernel(engine: str, cells: int) -> Any:
     """The module with the compiled loops, if they are to be used. Loading them takes about as long as NumPy takes for a
-    small job."""
-    name = "alta.interpreter.kernel"
-    if engine == "numpy" or (engine == "auto" and cells < SMALL and name not in sys.modules):
+    small job, or for the chunks of a large one that have come so far."""
+    global _cells_so_far
+    _cells_so_far += cells
+    if engine == "numpy" or (engine == "auto" and _cells_so_far < SMALL):
         return None
+    name = "alta.interpreter.kernel"
     try:
         return import_module(name)
     except ModuleNotFoundError:
