@@ -12,6 +12,7 @@ from itertools import islice, product
 import numpy as np
 import pytest
 import random_programs
+from test_lowering import addition_as_in_the_paper
 from test_programs import SCAN_FILE, scan_lines
 
 from alta import (
@@ -161,6 +162,22 @@ def test_minimal_addition_from_three_digits_adds_fifty():
     test += [(int("9" * 50), 1)]
     for pair, result in zip(test, run_batch(small.program, [addition.encode(*p) for p in test]), strict=True):
         assert addition.decode(result.outputs) == sum(pair)
+
+
+def test_the_papers_addition_keeps_884_rules_and_adds_fifty_digits():
+    def encode(a, b, digits):
+        return [10, *map(int, str(a).zfill(digits)), 11, *map(int, str(b).zfill(digits)), 12]
+
+    generator = random.Random(0)
+    train = [encode(a, b, 1) for a in range(10) for b in range(10)]
+    train += [encode(a, b, 2) for a in range(100) for b in range(100)]
+    train += [encode(generator.randrange(1000), generator.randrange(1000), 3) for _ in range(10_000)]
+    small = minimal(addition_as_in_the_paper(), train)
+    assert small.core <= 844
+    assert small.resets <= 40
+    test = [(generator.randrange(10**50), generator.randrange(10**50)) for _ in range(50)] + [(10**50 - 1, 1)]
+    for (a, b), result in zip(test, run_batch(small.program, [encode(*pair, 50) for pair in test]), strict=True):
+        assert int("".join(map(str, result.outputs[51:102]))) == a + b
 
 
 def test_a_minimal_program_keeps_every_run_of_its_training_data():

@@ -203,11 +203,12 @@ def test_minimal_implies_optimal_if_removing_may_conflict(alpha):
 
 
 def test_the_first_theorem_fails():
-    """Two examples and one rule: nothing tells that c matters, but all its parameters are pinned down."""
-    rules = (rule("a", 0, 1, a=0, b=1, c=1),)
-    data = [{"a": 0, "b": 1, "c": 1}, {"a": 0, "b": 0, "c": 1}]
-    assert removable(rules, data) == [(rules[0], Constraint("c", 1))]
-    assert brute_force_removable(rules, data, allow_conflicts=True) == [(rules[0], Constraint("c", 1))]
+    """The smallest case there is: nothing tells that b matters, but all parameters of the rule are pinned down. A rule
+    of one constraint has none to lose, and a single example cannot be both a hit and a near miss."""
+    rules = (rule("a", 0, 1, a=0, b=1),)
+    data = [{"a": 0, "b": 1}, {"a": 1, "b": 1}]
+    assert removable(rules, data) == [(rules[0], Constraint("b", 1))]
+    assert brute_force_removable(rules, data, allow_conflicts=True) == [(rules[0], Constraint("b", 1))]
     assert optimum(rules, data, 0.5).is_optimum
     assert is_optimum_by_steps(rules, data, 0.5, "l1")
 
