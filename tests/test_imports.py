@@ -69,3 +69,7 @@ def test_files_are_named_for_something():
 def test_public_names():
     assert sorted(alta.__all__, key=lambda name: (name.upper() != name, name[0].islower(), name)) == alta.__all__
     assert all(hasattr(alta, name) for name in alta.__all__)
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (ROOT / "py.typed").exists()
