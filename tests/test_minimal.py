@@ -71,7 +71,7 @@ def test_coverage_counts_what_plain_runs_do():
 
 def same(one: Coverage, other: Coverage) -> bool:
     arrays = ("rule_counts", "token_counts", "position_counts")
-    numbers = ("inputs", "failed", "layers")
+    numbers = ("inputs", "failed", "layers", "packed")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays) and all(
         getattr(one, name) == getattr(other, name) for name in numbers
     )
@@ -80,22 +80,31 @@ def same(one: Coverage, other: Coverage) -> bool:
 def test_coverage_adds_up_in_any_order_and_over_workers():
     program = BUNDLED["addition"].build()
     batch = [addition.encode(a, b) for a in range(0, 120, 7) for b in range(0, 120, 11)]
-    whole = coverage(program, batch)
-    parts = [coverage(program, batch[first:last]) for first, last in ((0, 9), (9, 80), (80, None))]
+    whole = coverage(program, batch, mlp_inputs=True)
+    parts = [coverage(program, batch[first:last], mlp_inputs=True) for first, last in ((0, 9), (9, 80), (80, None))]
     assert same(whole, parts[0] + (parts[1] + parts[2]))
     assert same(whole, (parts[2] + parts[0]) + parts[1])
     with ProcessPoolExecutor(2) as executor:
-        assert same(whole, coverage(program, batch, executor=executor, chunk=20))
+        assert same(whole, coverage(program, batch, executor=executor, chunk=20, mlp_inputs=True))
+    assert sum(whole.packed.values()) > len(whole.packed) > 100
     with pytest.raises(InputError, match="of one program cannot be added to that of another"):
         whole + coverage(parity.relative(), [["START"]])
 
 
 def test_coverage_is_saved_and_read_back(tmp_path):
     program = BUNDLED["addition"].build()
-    found = coverage(program, [addition.encode(95, 7)])
     path = tmp_path / "seen.json"
+    coverage(program, [addition.encode(95, 7)], mlp_inputs=True).save(path)
+    found = coverage(program, [addition.encode(95, 7)], mlp_inputs=True)
+    assert same(Coverage.load(path, program), found)
+    assert len(found.mlp_inputs) == len(found.packed) > 10
+    found = coverage(program, [addition.encode(95, 7)])
+    with pytest.raises(InputError, match="MLP inputs were not collected"):
+        found.mlp_inputs  # noqa: B018
     found.save(path)
     assert same(Coverage.load(path, program), found)
+    with pytest.raises(InputError, match="was begun without MLP inputs"):
+        coverage(program, [addition.encode(95, 7)], mlp_inputs=True, checkpoint=path)
     with pytest.raises(InputError, match="holds the coverage of another program"):
         Coverage.load(path, parity.relative())
     data = json.loads(path.read_text())

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import random_programs
 
-from alta import Constraint, ExecutionError, InputError, Rule, RuleSet, run
-from alta.analysis.coverage import mlp_inputs
+from alta import Constraint, ExecutionError, InputError, Rule, RuleSet, coverage, run
 from alta.analysis.optimum import compile_rules, dimensions, encode, loss, optimum
 from alta.analysis.rule_sets import minimal_rules, removable
 from alta.errors import RuleError
@@ -246,7 +245,7 @@ def test_mlp_inputs_are_those_of_plain_runs():
                     expected[tuple(what_the_mlp_sees(program, assignment).items())] += 1
         found = {
             tuple(what_the_mlp_sees(program, assignment).items()): count
-            for assignment, count in mlp_inputs(program, batch, 4)
+            for assignment, count in coverage(program, batch, 4, mlp_inputs=True).mlp_inputs
         }
         assert found == expected
 
@@ -272,7 +271,7 @@ def test_minimal_rules_of_programs_run_as_before():
 
     program = addition.addition()
     batch = [addition.encode(a, b) for a in range(0, 60, 3) for b in range(0, 200, 7)]
-    data = [assignment for assignment, _ in mlp_inputs(program, batch)]
+    data = [assignment for assignment, _ in coverage(program, batch, mlp_inputs=True).mlp_inputs]
     found = minimal_rules(program.rules, data)
     assert found.after < found.before
     assert removable(found.rules, data) == []
@@ -291,7 +290,7 @@ def test_undefined_holds_no_value():
 def test_what_can_go_from_parity():
     program = parity.relative()
     batch = [parity.encode([n >> bit & 1 for bit in range(4)]) for n in range(16)]
-    data = [assignment for assignment, _ in mlp_inputs(program, batch)]
+    data = [assignment for assignment, _ in coverage(program, batch, mlp_inputs=True).mlp_inputs]
     assert len(removable(program.rules, data)) == len(minimal_removals(program, data))
 
 

@@ -38,7 +38,7 @@ from alta.language.variables import NULL, UNDEFINED, Variable
 if TYPE_CHECKING:
     from alta.analysis.agreement import verify
     from alta.analysis.certificate import Certificate
-    from alta.analysis.coverage import Coverage, coverage, mlp_inputs
+    from alta.analysis.coverage import Coverage, coverage
     from alta.analysis.minimal import Minimal, Prediction, minimal, predict
     from alta.analysis.optimum import optimum
     from alta.analysis.rule_sets import minimal_rules
@@ -95,7 +95,6 @@ __all__ = [
     "load",
     "minimal",
     "minimal_rules",
-    "mlp_inputs",
     "numeric_var",
     "numerical_var",
     "optimum",
@@ -128,7 +127,6 @@ _LATER = {
     "Prediction": "alta.analysis.minimal",
     "minimal": "alta.analysis.minimal",
     "minimal_rules": "alta.analysis.rule_sets",
-    "mlp_inputs": "alta.analysis.coverage",
     "optimum": "alta.analysis.optimum",
     "predict": "alta.analysis.minimal",
     "compile": "alta.compiler.compile",

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -49,6 +49,7 @@ class Coverage:
     token_counts: Counts  # (token)
     position_counts: Counts  # (position): how many inputs reach it
     layers: int  # the most that an input took
+    packed: Mapping[bytes, int] | None = None  # what the MLP was given, as codes of all variables, if it was asked for
 
     def __add__(self, other: Coverage) -> Coverage:
         if self.program != other.program:
@@ -62,6 +63,7 @@ class Coverage:
             self.token_counts + other.token_counts,
             _padded(self.position_counts, width) + _padded(other.position_counts, width),
             max(self.layers, other.layers),
+            None if self.packed is None or other.packed is None else Counter(self.packed) + Counter(other.packed),
         )
 
     @property
@@ -79,6 +81,15 @@ class Coverage:
     def positions(self) -> int:
         """How many positions were seen: those from 0 up to this."""
         return len(self.position_counts)
+
+    @property
+    def mlp_inputs(self) -> list[tuple[Assignment, int]]:
+        """What the MLP was given, over all positions and layers: each distinct assignment, and how often it came. Means
+        are the buckets that it sees; a mean without buckets, which it does not see, is UNDEFINED."""
+        if self.packed is None:
+            raise InputError("MLP inputs were not collected; ask for them with coverage(..., mlp_inputs=True)")
+        how = plan(self.program)
+        return [(_assignment(how, packed), count) for packed, count in self.packed.items()]
 
     @property
     def values(self) -> Mapping[str, tuple[Value, ...]]:
@@ -110,6 +121,9 @@ class Coverage:
             "rules": {int(i): int(self.rule_counts[i]) for i in np.flatnonzero(self.rule_counts)},
             "tokens": self.token_counts.tolist(),
             "positions": self.position_counts.tolist(),
+            "mlp inputs": None
+            if self.packed is None
+            else [[count, *np.frombuffer(packed, np.int32).tolist()] for packed, count in self.packed.items()],
         }
         target = Path(path)
         part = target.with_name(target.name + ".part")
@@ -129,7 +143,10 @@ class Coverage:
             for number, count in dict(data["rules"]).items():
                 counts[int(number)] = count
             tokens, positions = (np.array(data[name], np.int64) for name in ("tokens", "positions"))
-            return Coverage(program, data["inputs"], data["failed"], counts, tokens, positions, data["layers"])
+            packed = data["mlp inputs"]
+            if packed is not None:
+                packed = {np.array(codes, np.int32).tobytes(): count for count, *codes in packed}
+            return Coverage(program, data["inputs"], data["failed"], counts, tokens, positions, data["layers"], packed)
         except (OSError, KeyError, TypeError, IndexError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
@@ -161,6 +178,7 @@ def coverage(
     inputs: Iterable[Iterable[Token]],
     max_layers: int | None = None,
     *,
+    mlp_inputs: bool = False,
     engine: str = "auto",
     executor: Executor | None = None,
     chunk: int = CHUNK,
@@ -169,18 +187,22 @@ def coverage(
 ) -> Coverage:
     """What the inputs exercise of the program. Inputs may be more than memory holds.
 
+    With `mlp_inputs`, the distinct assignments that the MLP is given are collected too, which takes longer.
+
     With a `checkpoint`, a file, what is known is saved there from time to time; if the file is there already, the
     inputs that it counts are skipped, so that a run that was ended goes on where it was.
     """
     checked(program, inputs, max_layers, engine)
     how = plan(program)
-    found = empty(how.program)
+    found = empty(how.program, mlp_inputs)
     total = len(inputs) if isinstance(inputs, Sized) else None
     rest = numbered(inputs)
     if checkpoint is not None and Path(checkpoint).exists():
         found = Coverage.load(checkpoint, how.program)
+        if mlp_inputs and found.packed is None:
+            raise InputError(f"{str(checkpoint)!r} was begun without MLP inputs; take another file, or leave them out")
         rest = islice(rest, found.inputs, None)
-    work = partial(_cover, how, wanted=Wanted(max_layers, fired=True), engine=engine)
+    work = partial(_cover, how, wanted=Wanted(max_layers, fired=True, seen=mlp_inputs), engine=engine)
     with progress_bar("coverage", total, progress) as advance:
         advance(found.inputs)
         for number, (done, part) in enumerate(map_chunks(work, rest, size=chunk, executor=executor), start=1):
@@ -193,36 +215,11 @@ def coverage(
     return found
 
 
-def mlp_inputs(
-    program: Program,
-    inputs: Iterable[Iterable[Token]],
-    max_layers: int | None = None,
-    *,
-    executor: Executor | None = None,
-    chunk: int = CHUNK,
-    progress: bool | None = None,
-) -> list[tuple[Assignment, int]]:
-    """What the MLP is given, over all positions and layers of runs without an error: each distinct assignment, and how
-    often it comes. Means are the buckets that it sees; a mean without buckets, which it does not see, is UNDEFINED."""
-    checked(program, inputs, max_layers, "numpy")
-    how = plan(program)
+def _seen(how: Plan, good: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted) -> Counter[bytes]:
+    """What the MLP is given by inputs that meet no error. Only NumPy collects it."""
     found: Counter[bytes] = Counter()
-    work = partial(_seen, how, wanted=Wanted(max_layers, seen=True))
-    with progress_bar("MLP inputs", len(inputs) if isinstance(inputs, Sized) else None, progress) as advance:
-        for done, part in map_chunks(work, numbered(inputs), size=chunk, executor=executor):
-            found.update(part)
-            advance(done)
-    return [(_assignment(how, packed), count) for packed, count in found.items()]
-
-
-def _seen(how: Plan, given: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted) -> Counter[bytes]:
-    found: Counter[bytes] = Counter()
-    for places, outcome in run_chunk(how, given, wanted, "numpy"):
-        if outcome.errors:  # what these inputs did before they stopped is not told apart, so the others run again
-            good = [given[place] for row, place in enumerate(places) if row not in outcome.errors]
-            found.update(_seen(how, good, wanted) if good else {})
-        else:
-            found.update(outcome.seen)
+    for _, outcome in run_chunk(how, good, replace(wanted, fired=False), "numpy"):
+        found.update(outcome.seen)
     return found
 
 
@@ -233,11 +230,11 @@ def _assignment(how: Plan, packed: bytes) -> Assignment:
     return Assignment({column.name: number for number, column in enumerate(how.columns)}, tuple(cells))
 
 
-def empty(program: Program) -> Coverage:
+def empty(program: Program, mlp_inputs: bool = False) -> Coverage:
     """Coverage by no input."""
     none = np.zeros(0, np.int64)
     rules, tokens = np.zeros(len(program.rules), np.int64), np.zeros(len(program.tokens), np.int64)
-    return Coverage(program, 0, 0, rules, tokens, none, 0)
+    return Coverage(program, 0, 0, rules, tokens, none, 0, {} if mlp_inputs else None)
 
 
 def fingerprint(program: Program) -> str:
@@ -248,13 +245,13 @@ def fingerprint(program: Program) -> str:
 
 def _cover(
     how: Plan, given: Sequence[tuple[int, tuple[Token, ...]]], wanted: Wanted, engine: str
-) -> tuple[int, int, Counts, Counts, Counts, int]:
+) -> tuple[int, int, Counts, Counts, Counts, int, Mapping[bytes, int] | None]:
     """What `Coverage` holds beside its program, which need not travel back from a worker."""
     program = how.program
     rules = np.zeros(len(program.rules), np.int64)
     layers = failed = 0
     good: list[int] = []
-    for places, outcome in run_chunk(how, given, wanted, engine):
+    for places, outcome in run_chunk(how, given, replace(wanted, seen=False), engine):
         assert outcome.fired is not None
         right = [row for row in range(len(places)) if row not in outcome.errors]
         failed += len(places) - len(right)
@@ -270,6 +267,7 @@ def _cover(
         np.array([tokens[token] for token in program.tokens], np.int64),
         lengths[::-1].cumsum()[::-1][1:].astype(np.int64),  # those that are longer than the position's number
         layers,
+        _seen(how, [given[place] for place in good], wanted) if wanted.seen else None,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from alta.analysis.coverage import coverage, mlp_inputs
+from alta.analysis.coverage import coverage
 from alta.analysis.minimal import Minimal, Prediction, minimal, predict
 from alta.analysis.optimum import optimum
 from alta.analysis.rule_sets import minimal_rules
@@ -101,8 +101,8 @@ def print_minimal(
     data = source.data(train)
     found = minimal(source.program, data, source.layers(max_layers))
     if constraints:
-        seen = [assignment for assignment, _ in mlp_inputs(source.program, data, source.layers(max_layers))]
-        fewer = minimal_rules(found.program.rules, seen, search=search)
+        seen = coverage(source.program, data, source.layers(max_layers), mlp_inputs=True).mlp_inputs
+        fewer = minimal_rules(found.program.rules, (assignment for assignment, _ in seen), search=search)
         found = replace(found, program=replace(found.program, mlp=fewer.rules))
         print(fewer, file=sys.stderr)
     if output is not None:
@@ -167,8 +167,9 @@ def print_optimum(
     """Whether the MLP compiled from a program's rules is a strict coordinate-wise local optimum of the loss of trace
     supervision on some data, and if not, which parameters may move. For categorical programs."""
     source = Source(program)
-    seen = [assignment for assignment, _ in mlp_inputs(source.program, source.data(data), source.layers(max_layers))]
-    found = optimum(source.program.rules, seen, alpha, regularizer=regularizer)
+    seen = coverage(source.program, source.data(data), source.layers(max_layers), mlp_inputs=True).mlp_inputs
+    assignments = (assignment for assignment, _ in seen)
+    found = optimum(source.program.rules, assignments, alpha, regularizer=regularizer)
     if not as_json:
         print(found)
         return
