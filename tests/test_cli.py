@@ -214,6 +214,9 @@ def test_optimum_and_minimal_rules(bits):
     result = alta("minimal", "addition", "--train", bits[0], "--constraints", "--search", "2")
     assert "constraints are left; constraints were tried" in result.stderr
     assert result.returncode == 0
+    result = alta("minimal", "addition", "--train", bits[0], "--test", bits[0], "--constraints", "--json")
+    assert "constraints are left" in result.stderr
+    assert json.loads(result.stdout)["accuracy"] == {"original": 1.0, "minimal": 1.0}
 
 
 def test_simplicity(bits):

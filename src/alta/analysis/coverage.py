@@ -63,7 +63,7 @@ class Coverage:
             self.token_counts + other.token_counts,
             _padded(self.position_counts, width) + _padded(other.position_counts, width),
             max(self.layers, other.layers),
-            None if self.packed is None or other.packed is None else Counter(self.packed) + Counter(other.packed),
+            None if self.packed is None or other.packed is None else _together(self.packed, other.packed),
         )
 
     @property
@@ -269,6 +269,12 @@ def _cover(
         layers,
         _seen(how, [given[place] for place in good], wanted) if wanted.seen else None,
     )
+
+
+def _together(one: Mapping[bytes, int], other: Mapping[bytes, int]) -> Mapping[bytes, int]:
+    found = Counter(one)
+    found.update(other)
+    return found
 
 
 def _padded(counts: Counts, width: int) -> Counts:

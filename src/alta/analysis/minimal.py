@@ -165,7 +165,7 @@ class Prediction:
 
 def predict(
     program: Program,
-    train: Iterable[Iterable[Token]] | Coverage,
+    train: Iterable[Iterable[Token]] | Coverage | Minimal,
     test: Iterable[Iterable[Token]],
     max_layers: int | None = None,
     *,
@@ -175,12 +175,15 @@ def predict(
     failures: int = 5,
     progress: bool | None = None,
 ) -> Prediction:
-    """Minimises the program on the training set, and runs both on the test set.
+    """Minimises the program on the training set (unless it is given as a minimal program already), and runs both on the
+    test set.
 
     Inputs are grouped `by` a function of their tokens. An output is right if `right(inputs, outputs)` says so; without
     it, if it is what the original program gives. An input that stops with an error is wrong.
     """
-    small = minimal(program, train, max_layers, executor=executor, progress=progress)
+    small = train if isinstance(train, Minimal) else None
+    if small is None:
+        small = minimal(program, train, max_layers, executor=executor, progress=progress)  # type: ignore[arg-type]
     batch = [tuple(tokens) for tokens in test]
     ours = run_batch(program, batch, max_layers, executor=executor, progress=progress)
     # A run that went wrong may never end; with no limit of its own it gets the one of what it should have been.

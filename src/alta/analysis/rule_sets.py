@@ -140,9 +140,9 @@ def _reduced(rules: Sequence[Rule], table: Table, generator: random.Random | Non
         constraints = [c for c in left[number].antecedent if c.variable != left[number].output]
         if generator is not None:
             generator.shuffle(constraints)
+        rivals = [left[other] for other in by_output[left[number].output] if other != number]
         for constraint in constraints:
             rule = left[number]
-            rivals = [left[other] for other in by_output[rule.output] if other != number]
             if _can_go(rule, constraint, rivals, table):
                 left[number] = Rule(rule.output, rule.old, rule.new, _without(rule, constraint))
     return left

@@ -28,6 +28,8 @@ app = typer.Typer(
 
 PROGRAM_HELP = "A bundled name (see `alta list`), path/to/file.py:name, a saved program.json or model.safetensors."
 
+DATA_HELP = "A file (.jsonl, or one input a line), - for standard input, or, of SCAN, SPLIT:train or SPLIT:test."
+
 ProgramArgument = Annotated[str, typer.Argument(metavar="PROGRAM", help=PROGRAM_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 LayersOption = Annotated[int | None, typer.Option("--max-layers", min=0, help="Stop after so many layers.")]

@@ -17,15 +17,13 @@ from alta.analysis.minimal import Minimal, Prediction, minimal, predict
 from alta.analysis.optimum import optimum
 from alta.analysis.rule_sets import minimal_rules
 from alta.analysis.simplicity import simplicity, table
-from alta.cli.app import PROGRAM_HELP, JsonOption, LayersOption, ProgramArgument, app, plain, print_json
+from alta.cli.app import DATA_HELP, PROGRAM_HELP, JsonOption, LayersOption, ProgramArgument, app, plain, print_json
 from alta.cli.programs import rule_data
 from alta.cli.source import MODEL_SUFFIX, PROGRAM_SUFFIX, Source
 from alta.compiler.compile import compile
 from alta.errors import InputError
 from alta.language.program import Token
 from alta.language.record import to_data
-
-DATA_HELP = "A file (.jsonl, or one input a line), - for standard input, or, of SCAN, SPLIT:train or SPLIT:test."
 
 TrainOption = Annotated[str, typer.Option("--train", help=DATA_HELP)]
 
@@ -94,22 +92,20 @@ def print_minimal(
     """The part of a program that training data pins down: rules that never fire go, and so do tokens and positions that
     are never seen."""
     source = Source(program)
-    if test is not None:
-        _print_prediction(_predict(source, train, test, max_layers, Grouping.NONE), as_json)
-        if output is None:
-            return
-    data = source.data(train)
-    found = minimal(source.program, data, source.layers(max_layers))
+    most = source.layers(max_layers)
+    seen = coverage(source.program, source.data(train), most, mlp_inputs=constraints)
+    found = minimal(source.program, seen)
     if constraints:
-        seen = coverage(source.program, data, source.layers(max_layers), mlp_inputs=True).mlp_inputs
-        fewer = minimal_rules(found.program.rules, (assignment for assignment, _ in seen), search=search)
+        fewer = minimal_rules(found.program.rules, (given for given, _ in seen.mlp_inputs), search=search)
         found = replace(found, program=replace(found.program, mlp=fewer.rules))
         print(fewer, file=sys.stderr)
     if output is not None:
         _save(found, output)
-    if test is None and as_json:
+    if test is not None:
+        _print_prediction(predict(source.program, found, source.data(test), most, by=GROUPINGS[Grouping.NONE]), as_json)
+    elif as_json:
         print_json(_minimal_data(found))
-    elif test is None:
+    else:
         print(found)
 
 
@@ -128,7 +124,9 @@ def print_prediction(
 ) -> None:
     """Where a Transformer trained on some data may go wrong: the minimal program of the training data on test data,
     with the first inputs that fail, and why."""
-    found = _predict(Source(program), train, test, max_layers, by)
+    source = Source(program)
+    batches = source.data(train), source.data(test)
+    found = predict(source.program, *batches, source.layers(max_layers), by=GROUPINGS[by])
     if plot is not None:
         draw(found, plot, by)
     _print_prediction(found, as_json)
@@ -199,11 +197,6 @@ def draw(found: Prediction, path: Path, by: Grouping) -> None:
         figure.savefig(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{str(path)!r} cannot be drawn: {error}") from None
-
-
-def _predict(source: Source, train: str, test: str, max_layers: int | None, by: Grouping) -> Prediction:
-    batches = source.data(train), source.data(test)
-    return predict(source.program, *batches, source.layers(max_layers), by=GROUPINGS[by])
 
 
 def _print_prediction(found: Prediction, as_json: bool) -> None:

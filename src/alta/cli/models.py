@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from alta.analysis.agreement import verify
-from alta.cli.app import JsonOption, LayersOption, ProgramArgument, app, print_json
+from alta.cli.app import DATA_HELP, JsonOption, LayersOption, ProgramArgument, app, print_json
 from alta.cli.source import MODEL_SUFFIX, Source
 from alta.compiler.compile import compile
 from alta.errors import InputError
@@ -60,9 +60,7 @@ def compile_program(
 )
 def verify_model(
     program: ProgramArgument,
-    inputs: Annotated[
-        str | None, typer.Option(help="Also run side by side on the inputs in this file (.jsonl, or one a line).")
-    ] = None,
+    inputs: Annotated[str | None, typer.Option(help="Also run side by side on these. " + DATA_HELP)] = None,
     max_layers: LayersOption = None,
     dtype: DtypeOption = "float32",
     max_length: LengthOption = None,
@@ -72,7 +70,7 @@ def verify_model(
     """Prove, from its weights, that a Transformer does what its program does: a saved model as it is, or a program as
     it is compiled with the options."""
     source = Source(program)
-    given = [] if inputs is None else source.inputs(inputs)
+    given = [] if inputs is None else source.data(inputs)
     model = source.model
     if model is None:
         if max_length is None and _has_means(source.program):
