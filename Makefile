@@ -33,8 +33,8 @@ demo: $(VENV)/.installed  ## Install, and run programs in the interpreter and as
 	$(BIN)/alta generate addition-decoder 95+7
 
 test: $(VENV)/.installed-dev  ## Install what tests need; lint, check types, run the tests
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks experiments
+	$(BIN)/ruff format --check src tests benchmarks experiments
 	$(BIN)/mypy
 	$(PYTEST) -m 'not slow and not cluster'
 
@@ -51,8 +51,8 @@ bench: $(VENV)/.installed-dev  ## Measure, and make docs/performance.md (SCAN=ta
 	$(BIN)/python benchmarks/report.py benchmarks/results docs
 
 format: $(VENV)/.installed-dev  ## Format the code
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks experiments
+	$(BIN)/ruff format src tests benchmarks experiments
 
 clean:  ## Remove what was made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

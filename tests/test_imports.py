@@ -21,6 +21,8 @@ ALLOWED = {
     "model": {"errors"},
     "compiler": {"errors", "language", "model"},
     "analysis": {"errors", "language", "interpreter", "compiler", "model", "parallel"},
+    "training": {"errors", "language", "interpreter", "compiler", "model", "analysis", "parallel"},
+    "recipes": {"errors", "language", "programs", "training"},
     "__init__": {"errors", "language", "interpreter", "compiler", "model", "analysis", "parallel"},
     "cli": {"errors", "language", "interpreter", "compiler", "model", "analysis", "programs", "parallel", "__init__"},
 }

@@ -8,12 +8,13 @@
     ├── ModelFileError       a file is no model, or is damaged
     ├── VerificationError    a model does not do what its program does
     ├── InputError           an input does not fit the program
+    ├── TrainingError        a run cannot be started, or cannot go on
     └── ExecutionError       a run had to stop; knows .layer, .position and .variable
         ├── TrapError        the MLP function raises, or writes outside a domain, on this state
         ├── UndefinedError   a rule had to read an UNDEFINED attention output
         └── EndlessError     the run came back to a state, so it would never halt
 
-ProgramError and InputError are also ValueErrors, so that callers who do not know alta can catch them.
+ProgramError, InputError and TrainingError are also ValueErrors, so that callers who do not know alta can catch them.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class VerificationError(AltaError):
 
 class InputError(AltaError, ValueError):
     """An input does not fit the program."""
+
+
+class TrainingError(AltaError, ValueError):
+    """A training run cannot be started, or cannot go on from what is in its directory."""
 
 
 class ExecutionError(AltaError):

@@ -350,8 +350,12 @@ class Mlp(nn.Sequential):
 
     def weights(self) -> tuple[Linear, ...]:
         """The parameters as they are now."""
-        layers = (module for module in self if isinstance(module, nn.Linear))
-        return tuple(Linear(_sparse(layer.weight), _array(layer.bias)) for layer in layers)
+        return tuple(linear_weights(module) for module in self if isinstance(module, nn.Linear))
+
+
+def linear_weights(layer: nn.Linear) -> Linear:
+    """The parameters of a layer with a bias, as they are now."""
+    return Linear(_sparse(layer.weight), _array(layer.bias))
 
 
 @lru_cache(maxsize=64)

@@ -82,20 +82,21 @@ def by_sum(max_ones: int = 256) -> Program:
     )
 
 
-def by_count(max_ones: int = 256) -> Program:
+def by_count(max_ones: int = 256, scale: float = 1) -> Program:
     """Like `by_sum`, but the count is a variable of its own: set in the first layer, reduced modulo 2 in the second.
 
-    It has no halting condition: run it for two layers.
+    It has no halting condition: run it for two layers. With a `scale`, shares are so many times as large, and as far
+    apart, which an MLP that learns from noisy inputs needs.
     """
 
     def mlp(z: Any) -> None:
         z["parity"] = z["num_ones"] % 2
         if z["num_ones"] == 0:  # no other count is ever overwritten; without this line, rules for all of them are made
-            z["num_ones"] = round(1 / z["share"]) - 1
+            z["num_ones"] = round(scale / z["share"]) - 1
 
     return program_spec(
-        variables={"parity": var(2), "num_ones": var(max_ones + 1), **_counting_variables()},
-        heads={"share": qkv("one", "counted", "is_start", output_spec=numeric_var(_shares(max_ones)))},
+        variables={"parity": var(2), "num_ones": var(max_ones + 1), **_counting_variables(scale)},
+        heads={"share": qkv("one", "counted", "is_start", output_spec=numeric_var(_shares(max_ones, scale)))},
         ffn_fn=mlp,
         output_name="parity",
         tokens=("0", "1", START),
@@ -169,13 +170,13 @@ def decode(outputs: Sequence[Any]) -> int:
     return int(outputs[-1]) if outputs else 0
 
 
-def _counting_variables() -> dict[str, Any]:
+def _counting_variables(scale: float = 1) -> dict[str, Any]:
     return {
-        "is_start": numeric_var((0, 1), input_init_fn=lambda token: token == START),
+        "is_start": numeric_var((0, scale), input_init_fn=lambda token: scale * (token == START)),
         "counted": var(2, input_init_fn=lambda token: token in ("1", START)),
         "one": var(2, default=1),
     }
 
 
-def _shares(max_ones: int) -> tuple[float, ...]:
-    return tuple(1 / (ones + 1) for ones in reversed(range(max_ones + 1)))
+def _shares(max_ones: int, scale: float = 1) -> tuple[float, ...]:
+    return tuple(scale / (ones + 1) for ones in reversed(range(max_ones + 1)))

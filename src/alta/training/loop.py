@@ -1,0 +1,376 @@
+"""The training loop, for everything that is trained here.
+
+What a step sees is a function of the seed and the step alone, so a run holds no state but its parameters, its
+optimizer and its step: killed at any moment and started again, it goes on from its checkpoint to the same weights. On a
+GPU, a step is one CUDA graph. Under torchrun, each process takes its share of every batch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, distributed, nn
+
+from alta.errors import TrainingError
+from alta.parallel import progress_bar
+from alta.training.adafactor import Adafactor
+from alta.training.checkpoint import load, restore, save, tensors_of
+
+CHUNK = 50
+"""Steps whose batches are made together. Checkpoints lie between chunks."""
+
+WARM_UP = 3
+"""Steps that are run, and undone, before one is captured."""
+
+REPORTED_EVERY = 60.0
+"""Seconds between lines, where there is no terminal for a bar."""
+
+OPTIMIZERS = ("adam", "adafactor")
+PRECISIONS = ("float32", "tf32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How something is trained, whatever it is."""
+
+    steps: int
+    batch: int
+    learning_rate: float
+    optimizer: str = "adafactor"
+    warmup: int = 0  # steps in which the learning rate rises from 0
+    decay: float = 1.0  # what it falls to by the last step, exponentially, as a share
+    precision: str = "tf32"  # of matrix products on a GPU; parameters are float32
+    seed: int = 0
+    evaluations: int = 10  # over the run, evenly
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch"):
+            if getattr(self, name) < 1:
+                raise TrainingError(f"{name} is 1 or more; got {getattr(self, name)}")
+        for name, known in (("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
+            if getattr(self, name) not in known:
+                raise TrainingError(f"{name} is one of {', '.join(known)}; got {getattr(self, name)!r}")
+        if not (self.learning_rate > 0 and 0 < self.decay <= 1 and self.warmup >= 0 and self.evaluations >= 0):
+            raise TrainingError(f"learning_rate and decay are positive, decay at most 1, warmup 0 or more; got {self}")
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 0."""
+        rising = min((step + 1) / self.warmup, 1.0) if self.warmup else 1.0
+        falling = max(step - self.warmup, 0) / self.steps
+        return self.learning_rate * rising * float(self.decay**falling)
+
+    def is_evaluated(self, step: int) -> bool:
+        """Whether there is an evaluation after so many steps."""
+        return step == self.steps or (
+            self.evaluations > 0 and step * self.evaluations // self.steps > (step - 1) * self.evaluations // self.steps
+        )
+
+
+class Task(Protocol):
+    """What is trained, on what, and how it is judged."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it is trained."""
+
+    def facts(self) -> dict[str, Any]:
+        """The whole configuration, as JSON has it."""
+
+    def objective(self) -> nn.Module:
+        """The model, newly initialised from the seed on the CPU. Its forward pass takes a batch by name, and gives the
+        loss."""
+
+    def batches(self, first: int, steps: int, device: torch.device) -> dict[str, Tensor]:
+        """The batches of some steps, each tensor (step, batch, …), from nothing but the seed and the first step."""
+
+    def evaluate(self, objective: nn.Module, *, final: bool) -> dict[str, Any]:
+        """How good the model is, as JSON has it; the final evaluation may say more."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: the trained objective, and what is in its result.json."""
+
+    objective: nn.Module = field(repr=False)
+    facts: dict[str, Any]
+
+
+def generator(seed: int, step: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """Randomness for what begins at a step. No two seeds or steps share it."""
+    return torch.Generator(device).manual_seed(random.Random(f"{seed} {step}").getrandbits(63))
+
+
+def train(
+    task: Task,
+    directory: str | Path,
+    *,
+    device: str | torch.device | None = None,
+    save_every: float = 60.0,
+    progress: bool | None = None,
+) -> Result:
+    """Trains, or goes on with, the run in a directory, and writes what came of it to result.json there.
+
+    A checkpoint is written every so many seconds, and after the last step. metrics.jsonl has a line for each
+    evaluation.
+    """
+    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    with _processes(chosen) as (rank, world), _precision(task.recipe.precision, chosen):
+        run = _Run(task, Path(directory), chosen, rank, world)
+        return run.go(save_every, progress)
+
+
+class _Run:
+    """One run, as one of its processes sees it."""
+
+    def __init__(self, task: Task, directory: Path, device: torch.device, rank: int, world: int) -> None:
+        self.task, self.directory, self.device, self.rank, self.world = task, directory, device, rank, world
+        recipe = task.recipe
+        if recipe.batch % world:
+            raise TrainingError(f"a batch of {recipe.batch} cannot be shared by {world} processes; take a multiple")
+        self.steps = recipe.steps
+        self.objective = task.objective().to(device)
+        self.rate = torch.zeros((), device=device)
+        parameters = list(self.objective.parameters())
+        self.optimizer: torch.optim.Optimizer
+        if recipe.optimizer == "adam":
+            on_gpu = device.type == "cuda"
+            self.optimizer = torch.optim.Adam(parameters, lr=self.rate, capturable=on_gpu, fused=not on_gpu)
+        else:
+            self.optimizer = Adafactor(parameters, lr=self.rate)
+        self.update = self.optimizer.step
+        if device.type == "cuda" and find_spec("triton"):
+            self.update = torch.compile(self.optimizer.step)
+        self.forward: nn.Module = self.objective
+        if world > 1:
+            self.forward = nn.parallel.DistributedDataParallel(self.objective)
+        self.inputs = {name: _room(tensor) for name, tensor in self._batches(0).items()}
+        self.inputs["rate"] = torch.zeros(CHUNK, device=device)
+        self.losses = torch.zeros(CHUNK, device=device)
+        self.place = torch.zeros(1, dtype=torch.long, device=device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory / "checkpoint.safetensors"
+
+    def go(self, save_every: float, progress: bool | None) -> Result:
+        """From where the run stands to its end."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        start = {name: value.detach().clone() for name, value in tensors_of(self.objective).items()}
+        self._prepare()
+        tensors = tensors_of(self.objective, self.optimizer)
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                if name in start:
+                    tensor.copy_(start[name])
+                else:
+                    tensor.zero_()
+        done, spent = self._resume(tensors)
+        metrics = _Metrics(self.directory / "metrics.jsonl", done) if self.rank == 0 else None
+        begun = saved = time.monotonic()
+        working = 0.0
+        first = done
+        shown = self.rank == 0 if progress is None else progress
+        found: dict[str, Any] = {}
+        with _reports(self.task.name, self.steps, done, shown) as report:
+            while done < self.steps:
+                number = min(CHUNK - done % CHUNK, self.steps - done)
+                stops = [step for step in range(done + 1, done + number + 1) if self.task.recipe.is_evaluated(step)]
+                entered = time.monotonic()
+                loss = self._chunk(done, number, stops, metrics)
+                working += time.monotonic() - entered
+                done += number
+                if not math.isfinite(loss):
+                    raise TrainingError(f"the loss is {loss} after {done:,} steps; take a smaller learning rate")
+                report(done, loss)
+                if self.rank == 0 and (done == self.steps or time.monotonic() - saved >= save_every):
+                    saved = time.monotonic()
+                    save(self.checkpoint, tensors, self._facts(done, spent + saved - begun))
+        seconds = time.monotonic() - begun
+        if self.rank == 0:
+            speed = (done - first) / working if done > first else None
+            found = self._evaluated(final=True)
+            found = self._facts(done, spent + seconds) | {"steps_per_second": speed, "final": found}
+            _write(self.directory / "result.json", found)
+        return Result(self.objective, found)
+
+    def _facts(self, done: int, seconds: float) -> dict[str, Any]:
+        return {
+            "task": self.task.facts(),
+            "step": done,
+            "seconds": seconds,
+            "processes": self.world,
+            "device": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else platform.machine(),
+            "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        }
+
+    def _resume(self, tensors: dict[str, Tensor]) -> tuple[int, float]:
+        """The steps that were done before, and the seconds they took."""
+        if not self.checkpoint.exists():
+            return 0, 0.0
+        saved, facts = load(self.checkpoint)
+        before, now = facts["task"], json.loads(json.dumps(self.task.facts()))
+        if before != now:
+            other = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+            raise TrainingError(
+                f"{str(self.directory)!r} holds a run with other settings ({', '.join(other)}); take another directory"
+            )
+        restore(tensors, saved, self.checkpoint)
+        return int(facts["step"]), float(facts["seconds"])
+
+    def _batches(self, first: int) -> dict[str, Tensor]:
+        """This process's share of the batches of a chunk, whichever of its steps are wanted."""
+        made = self.task.batches(first - first % CHUNK, CHUNK, self.device)
+        return {name: tensor[:, self.rank :: self.world] for name, tensor in made.items()}
+
+    def _prepare(self) -> None:
+        """Makes the optimizer's state and, on a GPU, the graph. What the steps change is put back by the caller."""
+        graphed = self.device.type == "cuda" and self.world == 1
+        if not graphed:
+            self._step()
+            return
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                self._step()
+        torch.cuda.current_stream().wait_stream(stream)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.place.zero_()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self._step()
+
+    def _step(self) -> None:
+        batch = {name: tensor.index_select(0, self.place)[0] for name, tensor in self.inputs.items()}
+        self.rate.copy_(batch.pop("rate"))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.forward(**batch)
+        loss.backward()
+        self.update()
+        self.losses.index_copy_(0, self.place, loss.detach()[None])
+        self.place += 1
+
+    def _chunk(self, done: int, number: int, stops: list[int], metrics: _Metrics | None) -> float:
+        """Some steps, with the evaluations among them; the mean loss."""
+        start = done % CHUNK
+        rates = [self.task.recipe.rate(step) for step in range(done - start, done - start + CHUNK)]
+        for name, tensor in self._batches(done).items():
+            self.inputs[name].copy_(tensor)
+        self.inputs["rate"].copy_(torch.tensor(rates))
+        self.place.fill_(start)
+        for step in range(done + 1, done + number + 1):
+            if self.graph is None:
+                self._step()
+            else:
+                self.graph.replay()
+            if step in stops and metrics is not None:
+                loss = float(self.losses[start : start + step - done].mean())
+                metrics.add({"step": step, "loss": loss, **self._evaluated(final=False)})
+        return float(self.losses[start : start + number].mean())
+
+    def _evaluated(self, *, final: bool) -> dict[str, Any]:
+        with torch.no_grad():
+            return self.task.evaluate(self.objective, final=final)
+
+
+class _Metrics:
+    """Lines of JSON, one an evaluation; those of steps after the checkpoint are dropped when a run goes on."""
+
+    def __init__(self, path: Path, done: int) -> None:
+        self.path = path
+        kept = []
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                if json.loads(line)["step"] <= done:
+                    kept.append(line)
+            except (ValueError, KeyError):
+                break  # the last line, if the run was killed while it was written
+        part = path.with_name(path.name + ".part")
+        part.write_text("".join(f"{line}\n" for line in kept))
+        part.replace(path)
+
+    def add(self, facts: Mapping[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(facts) + "\n")
+
+
+def _room(tensor: Tensor) -> Tensor:
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format).copy_(tensor)
+
+
+def _write(path: Path, facts: Mapping[str, Any]) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(facts, indent=2) + "\n")
+    part.replace(path)
+
+
+@contextmanager
+def _processes(device: torch.device) -> Iterator[tuple[int, int]]:
+    """This process's number, and how many there are: those that torchrun has started, or one."""
+    if not distributed.is_torchelastic_launched() or distributed.is_initialized():
+        yield (distributed.get_rank(), distributed.get_world_size()) if distributed.is_initialized() else (0, 1)
+        return
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield distributed.get_rank(), distributed.get_world_size()
+    finally:
+        distributed.destroy_process_group()
+
+
+@contextmanager
+def _precision(name: str, device: torch.device) -> Iterator[None]:
+    """Matrix products of float32 in TF32, if that is asked for. (bfloat16 is the models' own work.)"""
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    with ExitStack() as stack:
+        if device.type == "cuda":
+            stack.callback(setattr, matmul, "fp32_precision", before)
+            matmul.fp32_precision = "ieee" if name == "float32" else "tf32"
+        yield
+
+
+@contextmanager
+def _reports(what: str, steps: int, done: int, shown: bool | None) -> Iterator[Callable[[int, float], None]]:
+    """Yields what to call with the steps that are done and the loss: a bar on a terminal, otherwise a line a minute."""
+    if shown is False or sys.stderr.isatty():
+        with progress_bar(what, steps, shown) as advance:
+            advance(done)
+            last = done
+
+            def step_bar(now: int, _: float) -> None:
+                nonlocal last
+                advance(now - last)
+                last = now
+
+            yield step_bar
+        return
+    begun = told = time.monotonic()
+
+    def tell(now: int, loss: float) -> None:
+        nonlocal told
+        moment = time.monotonic()
+        if moment - told >= REPORTED_EVERY or now == steps:
+            told = moment
+            speed = (now - done) / (moment - begun)
+            left = (steps - now) / speed / 60
+            line = f"{what}: step {now:,} of {steps:,}, loss {loss:.3g}, {speed:,.1f} steps/s, {left:,.0f} min left"
+            print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+    yield tell
