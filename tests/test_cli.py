@@ -57,6 +57,12 @@ def ok(*arguments: str) -> str:
     return result.stdout
 
 
+def refusal(*arguments: str) -> str:
+    result = alta(*arguments)
+    assert result.returncode == 1, result.stdout
+    return result.stderr
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "mine.py"
@@ -326,3 +332,40 @@ def test_a_closed_pipe_is_no_error():
     command = f"{sys.executable} -c 'from alta.cli import main; main()' rules subleq | head -1"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert result.stderr == ""
+
+
+def test_train_goes_on_where_it_was_and_evaluate_reads_it(tmp_path):
+    pytest.importorskip("torch")
+    short, long = tmp_path / "short.txt", tmp_path / "long.txt"
+    short.write_text("1\n10\n011\n")
+    long.write_text("1\n1011\n")
+    run = tmp_path / "run"
+    data = ["--train", str(short), "--test", str(long)]
+    command = ["train", "trace", "parity-relative", *data, "-o", str(run), "--hidden", "8"]
+    facts = json.loads(ok(*command, "--steps", "50", "--json"))
+    assert facts["step"] == 50 and facts["task"]["recipe"]["batch"] == 256
+    assert "other settings; take another directory" in refusal(*command, "--steps", "60")
+    assert json.loads(ok(*command, "--steps", "50", "--json"))["final"] == facts["final"]
+    told = ok("evaluate", str(run), "-o", str(tmp_path / "model.safetensors"))
+    assert told.startswith("after 50 of 50 steps\ntest ")
+    assert (tmp_path / "model.safetensors").stat().st_size > 1000
+    assert "is no directory of `alta train`" in refusal("evaluate", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("command", "steps"),
+    [
+        (["paper", "trace-relative"], 1),
+        (["parity", "--layers", "1", "--dim", "16", "--hidden", "16", "--trained", "3"], 2),
+    ],
+)
+def test_train(tmp_path, command, steps):
+    pytest.importorskip("torch")
+    told = json.loads(ok("train", *command, "--steps", str(steps), "-o", str(tmp_path), "--json"))
+    assert told["step"] == steps and "accuracy" in told["final"]
+
+
+def test_train_says_what_runs_there_are(tmp_path):
+    pytest.importorskip("torch")
+    assert "there is no run 'best'; runs: trace-relative" in refusal("train", "paper", "best", "-o", str(tmp_path))
+    assert "there is no split 'none' of SCAN" in refusal("train", "scan", "none", "-o", str(tmp_path))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from alta.errors import TrainingError
 from alta.language.program import Program, Token
 from alta.programs import parity, scan_data
 from alta.training.bits import balanced, test_set
-from alta.training.learned import Shape, TraceTask
+from alta.training.exam import Exam
+from alta.training.learned import HeldOut, Shape, TraceTask
 from alta.training.loop import Recipe, Task, generator
 from alta.training.parity_task import ParityTask
 from alta.training.readout_task import ReadOutTask
@@ -98,14 +100,31 @@ def named(name: str, *, seed: int = 0, steps: int | None = None) -> Task:
     if shape is None:
         raise _unknown(name)
     split, depth, way, positions = shape.groups()
-    size = PARITY_SIZE if kind == "parity" else SCAN_SIZE
-    size = replace(size, layers=int(depth), shared=SHARING[way], positions=positions)
+    given = {"layers": int(depth), "shared": SHARING[way], "positions": positions}
+    settings = {"seed": seed} | ({} if steps is None else {"steps": steps})
     if kind == "parity" and split is None:
-        return ParityTask(name, _with(PARITY, seed, steps), size, TRAINED, TESTED, TEST)
-    if kind == "scan" and split in scan_data.splits():
-        parts = [[(one.command, one.actions) for one in scan_data.split(split, part)] for part in ("train", "test")]
-        return ScanTask(name, _with(SCAN, seed, steps), size, split, *pairs(*parts))
+        return parity_run(given, settings, name=name)
+    if kind == "scan" and split is not None:
+        return scan_run(split, given, settings, name=name)
     raise _unknown(name)
+
+
+def parity_run(
+    size: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    *,
+    trained: int = TRAINED,
+    tested: int = TESTED,
+    name: str = "parity",
+) -> ParityTask:
+    """Parity end to end, as in the paper but for what is given of the architecture and the recipe."""
+    return ParityTask(name, replace(PARITY, **settings), replace(PARITY_SIZE, **size), trained, tested, TEST)
+
+
+def scan_run(split: str, size: Mapping[str, Any], settings: Mapping[str, Any], *, name: str = "scan") -> ScanTask:
+    """SCAN end to end, likewise."""
+    parts = [[(one.command, one.actions) for one in scan_data.split(split, part)] for part in ("train", "test")]
+    return ScanTask(name, replace(SCAN, **settings), replace(SCAN_SIZE, **size), split, *pairs(*parts))
 
 
 def _trace(name: str, which: str, seed: int, steps: int | None) -> TraceTask:
@@ -116,10 +135,11 @@ def _trace(name: str, which: str, seed: int, steps: int | None) -> TraceTask:
     traces = trace_dataset(
         program, [tuple(encode(bits)) for bits in strings], None if program.halt else layers, progress=False
     )
-    test = test_set(TEST, TESTED, seed)
-    inputs = [tuple(encode(bits)) for bits in test.strings()]
+    data = test_set(TEST, TESTED, seed)
+    inputs = [tuple(encode(bits)) for bits in data.strings()]
     most = layers if program.halt is None else layers + 1
-    return TraceTask(name, _with(recipe, seed, steps), shape, program, traces, inputs, test, TRAINED, most)
+    test = HeldOut.of(program, inputs, most, exam=Exam.of_bits(data, TRAINED), last=True)
+    return TraceTask(name, _with(recipe, seed, steps), shape, program, traces, test, most)
 
 
 def _with(recipe: Recipe, seed: int, steps: int | None) -> Recipe:

@@ -46,34 +46,3 @@ def balanced(shape: Sequence[int], longest: int, random: torch.Generator) -> Bit
 def test_set(size: int, longest: int, seed: int) -> Bits:
     """Strings to judge by; no batch of a run with the same seed shares their randomness."""
     return balanced((size,), longest, generator(seed, -1))
-
-
-def by_group(right: Tensor, groups: Tensor) -> dict[int, tuple[int, int]]:
-    """For each group, how many are right, and of how many."""
-    found = {}
-    for group in groups.unique().tolist():
-        inside = groups == group
-        found[int(group)] = int(right[inside].sum()), int(inside.sum())
-    return found
-
-
-def slices(right: Tensor, data: Bits, trained: int) -> dict[str, float]:
-    """Accuracy on the slices of the paper's tables: up to the longest length that was trained on, and beyond."""
-    parts = {
-        f"length <= {trained}": data.lengths <= trained,
-        f"length > {trained}": data.lengths > trained,
-        f"ones > {trained}": data.ones > trained,
-    }
-    return {name: float(right[inside].float().mean()) for name, inside in parts.items() if inside.any()}
-
-
-def report(outputs: Tensor, data: Bits, trained: int, *, final: bool) -> dict[str, object]:
-    """What a parity run says of itself: accuracy by slice, and in the end by length and by number of ones, with how
-    often the output is 1."""
-    right = outputs == data.parity
-    found: dict[str, object] = {"accuracy": slices(right, data, trained)}
-    if final:
-        found["by length"] = by_group(right, data.lengths)
-        found["by ones"] = by_group(right, data.ones)
-        found["outputs of 1, by ones"] = by_group(outputs == 1, data.ones)
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from alta.compiler.compile import compile
 from alta.errors import TrainingError
+from alta.interpreter.batch import run_batch
 from alta.language.program import Program, Token
 from alta.model.torch import Block, Mlp, TorchModel, linear_weights
 from alta.model.weights import Linear, Sparse
-from alta.training.bits import Bits, report
+from alta.training.exam import Exam
 from alta.training.loop import Recipe, generator
 from alta.training.traces import TraceDataset
 
@@ -107,7 +108,7 @@ def _identity(dim: int) -> Sparse:
     return Sparse.of((dim, dim), {(place, place): 1.0 for place in range(dim)})
 
 
-class _Loss(nn.Module):
+class TraceLoss(nn.Module):
     """The mean squared error of an MLP on a batch."""
 
     def __init__(self, mlp: LearnedMlp) -> None:
@@ -119,30 +120,66 @@ class _Loss(nn.Module):
         return error.square().mean()
 
 
+@dataclass(frozen=True)
+class HeldOut:
+    """Inputs, the outputs that are right for them, and which of them count: all, or the last alone."""
+
+    inputs: Sequence[Sequence[Token]]
+    outputs: Sequence[Sequence[Any]] = field(repr=False)
+    exam: Exam
+    last: bool = False
+    layers: int = 0  # the most that the program takes on an input
+
+    @staticmethod
+    def of(
+        program: Program,
+        inputs: Iterable[Sequence[Token]],
+        max_layers: int | None,
+        *,
+        exam: Exam | None = None,
+        last: bool = False,
+    ) -> HeldOut:
+        """With the outputs that the program gives, judged by length if no exam is given."""
+        given = [tuple(tokens) for tokens in inputs]
+        runs = run_batch(program, given, max_layers, progress=False)
+        for tokens, run in zip(given, runs, strict=True):
+            if run.error is not None:
+                raise TrainingError(f"the test input {' '.join(map(str, tokens))!r} stops with an error: {run.error}")
+        layers = max((run.layers for run in runs), default=0)
+        return HeldOut(given, [run.outputs for run in runs], exam or Exam.of(given), last, layers)
+
+    def right(self, model: TorchModel, chosen: Tensor, max_layers: int | None) -> Tensor:
+        """Which of some inputs the model is right on."""
+        numbers = chosen.tolist()
+        runs = model.run_batch([self.inputs[number] for number in numbers], max_layers)
+        first = -1 if self.last else 0
+        pairs = [(run.outputs, tuple(self.outputs[number])) for number, run in zip(numbers, runs, strict=True)]
+        return torch.tensor([found[first:] == wanted[first:] for found, wanted in pairs])
+
+
 @dataclass(frozen=True, eq=False)
 class TraceTask:
-    """An MLP to be trained on the traces of a parity program, and judged inside the compiled model."""
+    """An MLP to be trained on a program's traces, and judged inside the compiled model."""
 
     name: str
     recipe: Recipe
     shape: Shape
     program: Program
     traces: TraceDataset
-    inputs: Sequence[Sequence[Token]]  # of the test set
-    test: Bits = field(repr=False)
-    trained: int  # the longest length of the training set
-    max_layers: int  # of the compiled model
+    test: HeldOut
+    max_layers: int | None  # of the compiled model
     noise: float = 0.1  # the standard deviation of what is added to MLP inputs
+    _tables: dict[torch.device, tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     def facts(self) -> dict[str, Any]:
         """The whole configuration, as JSON has it."""
         own = {"kind": "trace", "name": self.name, "shape": asdict(self.shape), "noise": self.noise}
         sizes = {"pairs": len(self.traces), "dims": self.traces.inputs.shape[1], "max_layers": self.max_layers}
-        return own | sizes | {"trained": self.trained, "test": len(self.inputs), "recipe": asdict(self.recipe)}
+        return own | sizes | {"test": len(self.test.inputs), "recipe": asdict(self.recipe)}
 
-    def objective(self) -> _Loss:
+    def objective(self) -> TraceLoss:
         """The MLP, new, with its loss."""
-        return _Loss(LearnedMlp(self.traces.inputs.shape[1], self.shape, generator(self.recipe.seed, -2)))
+        return TraceLoss(LearnedMlp(self.traces.inputs.shape[1], self.shape, generator(self.recipe.seed, -2)))
 
     def batches(self, first: int, steps: int, device: torch.device) -> dict[str, Tensor]:
         """Pairs drawn as often as they came, with noise, and anything where a value is UNDEFINED."""
@@ -158,46 +195,23 @@ class TraceTask:
         return {"given": given, "wanted": outputs[rows]}
 
     def evaluate(self, objective: nn.Module, *, final: bool) -> dict[str, Any]:
-        """Parity of the test set, by the compiled model with the MLP as it is."""
-        assert isinstance(objective, _Loss)
-        number = len(self.inputs) if final else min(JUDGED, len(self.inputs))
-        chosen = torch.arange(number) * len(self.inputs) // number
-        inputs = [self.inputs[place] for place in chosen.tolist()]
-        data = Bits(self.test.bits[chosen], self.test.lengths[chosen], self.test.ones[chosen])
-        outputs = last_outputs(
-            with_mlp(self.program, objective.mlp, self._longest), self.program, inputs, self.max_layers
-        )
-        return report(outputs, data, self.trained, final=final)
+        """The test set, by the compiled model with the MLP as it is."""
+        assert isinstance(objective, TraceLoss)
+        whole = len(self.test.inputs)
+        number = whole if final else min(JUDGED, whole)
+        chosen = torch.arange(number) * whole // number
+        right = self.test.right(self.model(objective), chosen, self.max_layers)
+        return self.test.exam.some(chosen).report(right, final=final)
 
-    @property
-    def _longest(self) -> int:
-        return max(max(map(len, self.inputs)), 1)
+    def model(self, objective: TraceLoss) -> TorchModel:
+        """The compiled model with the MLP as it is."""
+        return with_mlp(self.program, objective.mlp, max(*map(len, self.test.inputs), 1))
 
     def _on(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         if device not in self._tables:
             traces = self.traces
-            arrays: list[Any] = [
-                traces.inputs,
-                traces.outputs,
-                traces.undefined,
-                traces.counts.cumsum().astype(np.float64),
-            ]
-            inputs, outputs, undefined, ends = (torch.from_numpy(array).to(device) for array in arrays)
-            self._tables[device] = inputs, outputs, undefined, ends
+            ends = traces.counts.cumsum().astype(np.float64)
+            arrays: list[Any] = [traces.inputs, traces.outputs, traces.undefined, ends]
+            inputs, outputs, undefined, sums = (torch.from_numpy(array).to(device) for array in arrays)
+            self._tables[device] = inputs, outputs, undefined, sums
         return self._tables[device]
-
-    _tables: dict[torch.device, tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=dict, repr=False)
-
-
-def last_outputs(model: TorchModel, program: Program, inputs: Sequence[Sequence[Token]], max_layers: int) -> Tensor:
-    """The output at the last position of each input: the number of its value. An empty input has output 0."""
-    rows = [program.encode(tokens) for tokens in inputs]
-    lengths = torch.tensor([len(row) for row in rows])
-    tokens = torch.zeros((len(rows), int(lengths.max())), dtype=torch.long)
-    for number, row in enumerate(rows):
-        tokens[number, : len(row)] = torch.tensor(row, dtype=torch.long)
-    device = model.output.weight.device
-    logits = model(tokens.to(device), lengths.to(device), max_layers).logits.cpu()
-    last = (lengths - 1).clamp(min=0)
-    outputs: Tensor = logits[torch.arange(len(rows)), last].argmax(dim=-1)
-    return torch.where(lengths > 0, outputs, 0)

@@ -28,6 +28,9 @@ from alta.parallel import progress_bar
 from alta.training.adafactor import Adafactor
 from alta.training.checkpoint import load, restore, save, tensors_of
 
+CHECKPOINT = "checkpoint.safetensors"
+"""The file in a run's directory that it goes on from."""
+
 CHUNK = 50
 """Steps whose batches are made together. Checkpoints lie between chunks."""
 
@@ -129,10 +132,26 @@ def train(
     A checkpoint is written every so many seconds, and after the last step. metrics.jsonl has a line for each
     evaluation.
     """
-    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    chosen = _chosen(device)
     with _processes(chosen) as (rank, world), _precision(task.recipe.precision, chosen):
         run = _Run(task, Path(directory), chosen, rank, world)
         return run.go(save_every, progress)
+
+
+def trained(task: Task, directory: str | Path, *, device: str | torch.device | None = None) -> tuple[nn.Module, int]:
+    """The objective of a run as its checkpoint has it, and after how many steps that was."""
+    path = Path(directory) / CHECKPOINT
+    saved, facts = load(path)
+    objective = task.objective()
+    restore(tensors_of(objective), saved, path)
+    return objective.to(_chosen(device)), int(facts["step"])
+
+
+def _chosen(device: str | torch.device | None) -> torch.device:
+    try:
+        return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise TrainingError(f"there is no device {device!r}: {error}") from None
 
 
 class _Run:
@@ -167,7 +186,7 @@ class _Run:
 
     @property
     def checkpoint(self) -> Path:
-        return self.directory / "checkpoint.safetensors"
+        return self.directory / CHECKPOINT
 
     def go(self, save_every: float, progress: bool | None) -> Result:
         """From where the run stands to its end."""

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from alta.training.bits import balanced, report, test_set
+from alta.training.bits import balanced, test_set
+from alta.training.exam import judged
 from alta.training.loop import Recipe, generator
 from alta.training.transformer import Architecture, Transformer
 
@@ -80,7 +81,7 @@ class ParityTask:
             objective.logits(bits.to(device), lengths.to(device)).argmax(dim=-1).cpu()
             for bits, lengths in zip(data.bits.split(JUDGED), data.lengths.split(JUDGED), strict=True)
         ]
-        return report(torch.cat(outputs), data, self.trained, final=final)
+        return judged(torch.cat(outputs), data, self.trained, final=final)
 
 
 def dtype_of(recipe: Recipe) -> torch.dtype:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from alta.language.program import Program, Token
-from alta.training.bits import balanced, report, test_set
+from alta.training.bits import balanced, test_set
+from alta.training.exam import judged
 from alta.training.loop import Recipe, generator
 from alta.training.parity_task import dtype_of
 from alta.training.traces import StateDataset, state_dataset
@@ -113,7 +114,7 @@ class ReadOutTask:
         )
         last = there.sum(dim=1) - 1
         outputs = torch.where(last >= 0, found[torch.arange(len(found)), last.clamp(min=0)], 0)
-        return report(outputs, data, self.trained, final=final)
+        return judged(outputs, data, self.trained, final=final)
 
     def _data(self) -> tuple[StateDataset, Tensor, Tensor, Tensor]:
         if not self._kept:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from alta.errors import TrainingError
+from alta.training.exam import counted
 from alta.training.loop import Recipe, generator
 from alta.training.parity_task import dtype_of
 from alta.training.transformer import Architecture, Transformer
@@ -133,19 +134,14 @@ class ScanTask:
     def evaluate(self, objective: nn.Module, *, final: bool) -> dict[str, Any]:
         """The share of commands whose actions are right to the last, of the test set and of as many to train on."""
         assert isinstance(objective, Translator)
-        found: dict[str, Any] = {}
+        accuracy, groups = {}, {}
         for name, data in (("train", self.train), ("test", self.test)):
             number = min(len(data), len(self.test) if final else JUDGED)
             chosen = torch.arange(number) * len(data) // number
             right = self._right(objective, data.commands[chosen], data.actions[chosen])
-            found[name] = float(right.float().mean())
-            if final:
-                lengths = (data.actions[chosen] > END).sum(dim=1)
-                found[f"{name} by length"] = {
-                    int(length): (int(right[lengths == length].sum()), int((lengths == length).sum()))
-                    for length in lengths.unique()
-                }
-        return {"accuracy": found}
+            accuracy[name] = float(right.float().mean())
+            groups[f"{name} by length"] = counted(right, (data.actions[chosen] > END).sum(dim=1))
+        return {"accuracy": accuracy, **(groups if final else {})}
 
     def _right(self, objective: Translator, commands: Tensor, actions: Tensor) -> Tensor:
         device = objective.transformer.output.device
