@@ -33,7 +33,11 @@ MlpFunction: TypeAlias = Callable[[Any], object]
 @dataclass(frozen=True, slots=True)
 class Head:
     """An attention head. Position i reads position j iff `key[j] == query[i]`, or `key[j] in query[i]` for a set query,
-    and, where `relative_positions` is given, `j - i` is one of them."""
+    and, where `relative_positions` is given, `j - i` is one of them.
+
+    >>> print(program.heads["parity_left"])
+    parity_left: parity where _always matches _always at -1
+    """
 
     name: str
     query: str
@@ -48,7 +52,11 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """A sequence halts when every position has this value in this variable."""
+    """A sequence halts when every position has this value in this variable.
+
+    >>> program.halt
+    Halt(variable='done', value=1)
+    """
 
     variable: str
     value: Value
@@ -59,6 +67,11 @@ class Program:
     """An ALTA program. Building one checks it; `program.rules` turns its MLP function into rules on first use.
 
     `variables` holds the outputs of heads too. Two programs are equal when they hold the same data.
+
+    >>> print(*program.heads)
+    parity_left done_left
+    >>> program.output, program.tokens, program.causal
+    ('parity', ('0', '1', 'START'), False)
     """
 
     variables: Mapping[str, Variable]
@@ -91,18 +104,30 @@ class Program:
 
     @cached_property
     def rules(self) -> RuleSet:
-        """What the MLP does, as rules: `len`, iteration, `.core`, `.resets`, `.traps`."""
+        """What the MLP does, as rules: `len`, iteration, `.core`, `.resets`, `.traps`.
+
+        >>> len(program.rules)
+        7
+        """
         if isinstance(self.mlp, RuleSet):
             return self.mlp
         core, traps = lower(self.mlp, self.variables, self.max_paths)
         return RuleSet(core, resets(self.variables.values()), traps)
 
     def lowered(self) -> Program:
-        """The same program as plain data: its rules stand in place of its MLP function."""
+        """The same program as plain data: its rules stand in place of its MLP function.
+
+        >>> isinstance(program.lowered().mlp, alta.RuleSet)
+        True
+        """
         return self if isinstance(self.mlp, RuleSet) else replace(self, mlp=self.rules)
 
     def encode(self, inputs: Iterable[Token]) -> list[int]:
-        """The inputs as indices into `tokens`."""
+        """The inputs as indices into `tokens`.
+
+        >>> program.encode(["START", "1", "0"])
+        [2, 1, 0]
+        """
         if not isinstance(inputs, Iterable):
             raise InputError(f"inputs are a sequence of tokens; got {inputs!r}")
         indices = self._token_indices
@@ -126,7 +151,11 @@ class Program:
             return False
 
     def describe_tokens(self) -> str:
-        """The tokens as people read them."""
+        """The tokens as people read them.
+
+        >>> program.describe_tokens()
+        '0, 1, START'
+        """
         return str(Categorical(len(self.tokens))) if isinstance(self.tokens[0], int) else listing(self.tokens)
 
     @cached_property
