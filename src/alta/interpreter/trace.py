@@ -12,7 +12,12 @@ from alta.language.variables import Cell, declared, format_value
 
 
 class Assignment(Mapping[str, Cell]):
-    """The values of all variables at one position."""
+    """The values of all variables at one position.
+
+    >>> first, second = alta.run(program, ["START", "1"]).trace.start
+    >>> first["done"], second["done"], dict(second)["parity"]
+    (1, 0, 1)
+    """
 
     __slots__ = ("_columns", "_values")
 
@@ -35,7 +40,12 @@ class Assignment(Mapping[str, Cell]):
     __hash__ = None  # type: ignore[assignment]
 
     def changed(self, updates: Mapping[str, Cell]) -> Assignment:
-        """The assignment with some values replaced."""
+        """The assignment with some values replaced.
+
+        >>> first, second = alta.run(program, ["START", "1"]).trace.start
+        >>> second.changed({"done": 1})["done"]
+        1
+        """
         values = list(self._values)
         for name, value in updates.items():
             values[self._columns[name]] = value
@@ -50,7 +60,14 @@ State: TypeAlias = tuple[Assignment, ...]  # (position)
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a run: the state after attention, the state after the MLP, and the rules fired at each position."""
+    """One layer of a run: the state after attention, the state after the MLP, and the rules fired at each position.
+
+    >>> layer = alta.run(program, ["START", "1", "1"]).trace.layers[1]
+    >>> layer.attention[2]["parity_left"], layer.mlp[2]["parity"]
+    (1, 0)
+    >>> print(layer.fired[2][1])
+    done=0 ∧ done_left=1 ∧ parity=1 ∧ parity_left=1 ⟹ parity := 0
+    """
 
     attention: State
     mlp: State
@@ -59,7 +76,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class Trace:
-    """The states of a run. `print(trace)` shows them as a table."""
+    """The states of a run. `print(trace)` shows them as a table.
+
+    >>> trace = alta.run(program, ["START", "1", "0"]).trace
+    >>> trace.inputs, len(trace.layers)
+    (('START', '1', '0'), 2)
+    """
 
     program: Program
     inputs: tuple[Token, ...]
@@ -68,7 +90,12 @@ class Trace:
 
     @property
     def states(self) -> tuple[tuple[str, State], ...]:
-        """Every state, with the name of the sub-layer that it follows."""
+        """Every state, with the name of the sub-layer that it follows.
+
+        >>> trace = alta.run(program, ["START", "1", "0"]).trace
+        >>> [(name, state[2]["parity"]) for name, state in trace.states]
+        [('start', 0), ('attention 1', 0), ('mlp 1', 0), ('attention 2', 0), ('mlp 2', 1)]
+        """
         found = [("start", self.start)]
         for number, layer in enumerate(self.layers, start=1):
             found += [(f"attention {number}", layer.attention), (f"mlp {number}", layer.mlp)]
@@ -84,7 +111,15 @@ class Trace:
         color: bool = False,
     ) -> str:
         """The states side by side, a block of rows for each position: a star (or colour) marks what a sub-layer
-        changed, ∅ is NULL and ? is UNDEFINED. Columns that do not fit `width` follow in a table below."""
+        changed, ∅ is NULL and ? is UNDEFINED. Columns that do not fit `width` follow in a table below.
+
+        >>> print(alta.run(program, ["START", "1", "0"]).trace.table(variables=["parity"], layers=[0, 2]))
+                         start  attn  mlp
+                                2     2
+        0 START  parity  0      0     0
+        1 1      parity  1      1     1
+        2 0      parity  0      0     1*
+        """
         names = declared(self.program.variables)
         rows = [
             (position, name)
@@ -109,7 +144,11 @@ class Trace:
 
 @dataclass(frozen=True)
 class Run:
-    """What `run` returns."""
+    """What `run` returns.
+
+    >>> alta.run(program, ["START", "1", "0"])
+    <run: outputs [0, 1, 1] after 2 layers, halted>
+    """
 
     outputs: tuple[Cell, ...]
     layers: int
@@ -126,7 +165,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Generation:
-    """What `generate` returns: the tokens after the prompt, and the run that each of them came from."""
+    """What `generate` returns: the tokens after the prompt, and the run that each of them came from.
+
+    >>> alta.generate(parity.scratchpad(), ["START", "1", "0", "="], stop="END")
+    <generation: 1 1 END, stopped>
+    """
 
     prompt: tuple[Token, ...]
     tokens: tuple[Token, ...]
