@@ -39,7 +39,12 @@ BLOCK = 2048
 
 @dataclass(frozen=True)
 class Certificate:
-    """What has been shown of a model, and under which conditions it holds."""
+    """What has been shown of a model, and under which conditions it holds.
+
+    >>> certificate = alta.verify(model)
+    >>> certificate.rules, certificate.units, certificate.max_length
+    (7, 7, None)
+    """
 
     dtype: str
     max_length: int | None
