@@ -47,6 +47,7 @@ def test_the_blocks_run_and_print_what_is_shown(page, tmp_path, monkeypatch, cap
     so that commands can be given it."""
     monkeypatch.chdir(tmp_path)
     alta_command(tmp_path / "bin")
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     namespace: dict[str, object] = {}
     for language, text, shown in blocks(page):
@@ -55,6 +56,8 @@ def test_the_blocks_run_and_print_what_is_shown(page, tmp_path, monkeypatch, cap
                 if name := re.match(r"# (\w+\.py)\n", text):
                     Path(name[1]).write_text(text)
                 exec(compile(text, page, "exec"), namespace)
+                for module in [name for name in sys.modules if (tmp_path / f"{name}.py").exists()]:
+                    del sys.modules[module]  # the next page may have another file of that name
                 assert capsys.readouterr().out == (shown or "")
             case "sh" if not any(command in text for command in NEEDS_A_NETWORK):
                 printed = shell(text)
