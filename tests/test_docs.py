@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import alta
+from alta.programs import BUNDLED
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
@@ -106,6 +108,22 @@ def test_the_front_page_links_to_every_page():
     linked = set(re.findall(r"\]\((\w+\.\w+)\)", (ROOT / "docs/index.md").read_text()))
     pages = {path.name for path in (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.rst"))}
     assert linked == pages - {"index.md"}
+
+
+def test_the_figures_in_the_comparison_are_those_of_this_code():
+    rows = dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|", (ROOT / "README.md").read_text(), re.MULTILINE))
+    scan = BUNDLED["scan"].build()
+    for row, name in {
+        "rules of addition": "addition",
+        "rules of SUBLEQ, for -16 to 16": "subleq",
+        "rules of SCAN": "scan",
+    }.items():
+        assert rows[row] == f"{len(BUNDLED[name].build().rules):,}"
+    assert rows["dimensions of SCAN"] == str(sum(len(variable.domain.values) for variable in scan.variables.values()))
+    cases = json.loads((ROOT / "benchmarks/results/cpu.json").read_text())["cases"]
+    whole = next(case for case in cases if case["case"] == "SCAN, all of it")
+    seconds = whole["inputs"] * whole["seconds per input"]["numba"]
+    assert rows["all of SCAN interpreted, on one core"] == f"{seconds:.1f} s"
 
 
 def test_every_public_name_is_in_the_reference():
