@@ -72,7 +72,8 @@ def alta_command(folder: Path) -> None:
     """The command `alta`, of this code."""
     folder.mkdir()
     path = folder / "alta"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from alta.cli import main; main()" "$@"\n')
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from alta.cli import main; main()"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}" {Path(alta.__file__).parents[1]} "$@"\n')
     path.chmod(0o755)
 
 
