@@ -14,8 +14,11 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 
 html_theme = "furo"
 html_title = f"alta {release}"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False
+highlight_language = "text"  # of what a block prints
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 myst_heading_anchors = 3

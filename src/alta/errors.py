@@ -1,4 +1,4 @@
-"""Every exception that alta raises on purpose.
+"""Every exception that alta raises on purpose::
 
     AltaError
     ├── ProgramError         a program is ill-formed; found while it is built
