@@ -20,6 +20,7 @@ ProgramError, InputError and TrainingError are also ValueErrors, so that callers
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import TracebackType
 
 
 class AltaError(Exception):
@@ -159,6 +160,33 @@ class EndlessError(ExecutionError):
     Traceback (most recent call last):
     alta.errors.EndlessError: layer 1: the state is one that the run has been in before, so it never halts
     """
+
+
+class Problems:
+    """Independent checks of one thing. What goes wrong inside `with problems:` is kept, so that the next check is made
+    too; `end` raises the first of the problems, with the others as its notes."""
+
+    def __init__(self) -> None:
+        self.found: list[ProgramError] = []
+
+    def __enter__(self) -> Problems:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, ProgramError):
+            return False
+        self.found.append(error)
+        return True
+
+    def end(self) -> None:
+        """Raises what was found."""
+        if self.found:
+            first, *others = self.found
+            for other in others:
+                first.add_note(str(other))
+            raise first
 
 
 def listing(names: Iterable[object]) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from alta.displayed import Displayed
 from alta.errors import InputError
 from alta.interpreter.batch import CHUNK, checked, numbered, run_chunk
 from alta.interpreter.plan import Plan, plan
@@ -35,8 +36,8 @@ SAVED_EVERY = 50
 """Chunks after which a checkpoint is written."""
 
 
-@dataclass(frozen=True, eq=False)
-class Coverage:
+@dataclass(frozen=True, eq=False, repr=False)
+class Coverage(Displayed):
     """How often each rule fired, and each token and position was seen, over so many inputs.
 
     Inputs that met an error count as `failed`, and for nothing else.
@@ -189,6 +190,10 @@ class Coverage:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{str(path)!r} is no coverage that can be read: {error}") from None
+
+    def __repr__(self) -> str:
+        fired = int(np.count_nonzero(self.rule_counts))
+        return f"<coverage: {self.inputs:,} inputs, {fired:,} of {len(self.program.rules):,} rules fired>"
 
     def __str__(self) -> str:
         core = len(self.program.rules.core)

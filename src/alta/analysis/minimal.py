@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from alta.analysis.coverage import Coverage, coverage
+from alta.displayed import Displayed
 from alta.interpreter.batch import BatchRun, run_batch
 from alta.language.program import Program, Token
 from alta.language.rules import RuleSet
@@ -37,8 +38,8 @@ Judge: TypeAlias = Callable[[Sequence[Token], Sequence[Any]], bool]
 """Whether outputs are right for an input."""
 
 
-@dataclass(frozen=True)
-class Minimal:
+@dataclass(frozen=True, repr=False)
+class Minimal(Displayed):
     """The minimal program for some inputs: what is left, and the coverage that it was taken from.
 
     `program` is an ordinary one. Resets belong to every program; of them, `resets` counts those that the inputs use.
@@ -67,6 +68,9 @@ class Minimal:
         4
         """
         return int(np.count_nonzero(self.coverage.rule_counts)) - self.core
+
+    def __repr__(self) -> str:
+        return f"<minimal program: {self.core + self.resets:,} of {len(self.coverage.program.rules):,} rules>"
 
     def __str__(self) -> str:
         before = self.coverage.program.rules
@@ -143,8 +147,8 @@ class Failure:
         return f"{text if len(text) <= 60 else text[:59] + '…'}: {'; '.join(self.reasons)}"
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Displayed):
     """How a program and its minimal version do on a test set, by group: (number, right, right with the minimal one).
 
     >>> found = alta.predict(program, train=[["START", "1", "0"]], test=[["START", "1"], ["START", "1", "1"]])
@@ -177,6 +181,10 @@ class Prediction:
     def _share(self, column: int) -> float:
         total = sum(row[0] for row in self.groups.values())
         return sum(row[column] for row in self.groups.values()) / total if total else 1.0
+
+    def __repr__(self) -> str:
+        number = sum(row[0] for row in self.groups.values())
+        return f"<prediction: right on {self.accuracy:.1%} of {number:,} inputs; the original on {self.original:.1%}>"
 
     def __str__(self) -> str:
         lines = [f"minimal program: {self.minimal}", f"{'':16}  {'inputs':>9}  {'original':>9}  {'minimal':>9}"]

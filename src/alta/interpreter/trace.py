@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from alta.displayed import Displayed
 from alta.language.program import Program, Token
 from alta.language.rules import Rule
 from alta.language.variables import Cell, declared, format_value
+from alta.terminal import columns, cut, pad, paint, printable, widest
 
 
 class Assignment(Mapping[str, Cell]):
@@ -58,7 +60,7 @@ class Assignment(Mapping[str, Cell]):
 State: TypeAlias = tuple[Assignment, ...]  # (position)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Layer:
     """One layer of a run: the state after attention, the state after the MLP, and the rules fired at each position.
 
@@ -73,9 +75,12 @@ class Layer:
     mlp: State
     fired: tuple[tuple[Rule, ...], ...]  # (position, rule)
 
+    def __repr__(self) -> str:
+        return f"<layer: {len(self.mlp)} positions, {sum(map(len, self.fired))} rules fired>"
+
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Displayed):
     """The states of a run. `print(trace)` shows them as a table.
 
     >>> trace = alta.run(program, ["START", "1", "0"]).trace
@@ -111,7 +116,8 @@ class Trace:
         color: bool = False,
     ) -> str:
         """The states side by side, a block of rows for each position: a star (or colour) marks what a sub-layer
-        changed, ∅ is NULL and ? is UNDEFINED. Columns that do not fit `width` follow in a table below.
+        changed, ∅ is NULL and ? is UNDEFINED. Columns that do not fit `width` follow in a table below, and names that
+        leave no room for any are cut.
 
         >>> print(alta.run(program, ["START", "1", "0"]).trace.table(variables=["parity"], layers=[0, 2]))
                          start  attn  mlp
@@ -129,11 +135,15 @@ class Trace:
         ]
         states = self.states
         shown = range(len(states)) if layers is None else [i for i in range(len(states)) if (i + 1) // 2 in layers]
-        columns = [_column(states, index, rows) for index in shown]
-        labels = ["", "", *(f"{position} {self.inputs[position]}" for position, _ in rows)]
-        labels = [label if i < 2 or label != labels[i - 1] else "" for i, label in enumerate(labels)]
-        stub = [_pad(labels), _pad(["", "", *(name for _, name in rows)])]
-        return "\n\n".join(_render(stub, part, color) for part in _split(stub, columns, width))
+        parts = [_column(states, index, rows) for index in shown]
+        labels = ["", "", *(printable(f"{position} {self.inputs[position]}") for position, _ in rows)]
+        starts = [True, True, *(i == 0 or rows[i - 1][0] != position for i, (position, _) in enumerate(rows))]
+        labels = [label if first else "" for label, first in zip(labels, starts, strict=True)]
+        stub = [labels, ["", "", *(printable(name) for _, name in rows)]]
+        if width is not None and parts:
+            stub = _narrowed(stub, width - max(part.width for part in parts))
+        stub = [_padded(texts) for texts in stub]
+        return "\n\n".join(_render(stub, part, color) for part in _split(stub, parts, width))
 
     def __str__(self) -> str:
         return self.table()
@@ -143,7 +153,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Displayed):
     """What `run` returns.
 
     >>> alta.run(program, ["START", "1", "0"])
@@ -186,6 +196,11 @@ class _Column:
     cells: list[str]
     changed: list[bool]
 
+    @property
+    def width(self) -> int:
+        """With two spaces in front, and room for a star behind each cell."""
+        return 2 + max(widest(self.header), widest(self.cells) + 1)
+
 
 def _column(states: Sequence[tuple[str, State]], index: int, rows: Sequence[tuple[int, str]]) -> _Column:
     title, state = states[index]
@@ -196,34 +211,43 @@ def _column(states: Sequence[tuple[str, State]], index: int, rows: Sequence[tupl
     return _Column((kind, number), cells, changed)
 
 
-def _pad(texts: Sequence[str]) -> list[str]:
-    width = max(map(len, texts))
-    return [text.ljust(width) for text in texts]
+NARROWEST = 6
+"""Names are not cut to less."""
 
 
-def _split(stub: Sequence[Sequence[str]], columns: Sequence[_Column], width: int | None) -> Iterator[list[_Column]]:
-    part: list[_Column] = []
-    room = used = sum(len(texts[0]) + 2 for texts in stub)
-    for column in columns:
-        needed = max(map(len, (*column.header, *column.cells))) + 3
-        if part and width is not None and used + needed > width:
-            yield part
-            part, used = [], room
-        part.append(column)
-        used += needed
-    yield part
+def _narrowed(stub: Sequence[list[str]], room: int) -> list[list[str]]:
+    """The columns in front, the widest of them cut first, so that they take no more than the room, if they can."""
+    widths = [widest(texts) for texts in stub]
+    while sum(widths) + 2 * (len(stub) - 1) > room and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return [[cut(text, width) for text in texts] for texts, width in zip(stub, widths, strict=True)]
 
 
-def _render(stub: Sequence[Sequence[str]], columns: Sequence[_Column], color: bool) -> str:
+def _padded(texts: Sequence[str]) -> list[str]:
+    width = widest(texts)
+    return [pad(text, width) for text in texts]
+
+
+def _split(stub: Sequence[Sequence[str]], parts: Sequence[_Column], width: int | None) -> Iterator[list[_Column]]:
+    taken: list[_Column] = []
+    room = used = sum(columns(texts[0]) + 2 for texts in stub) - 2
+    for part in parts:
+        if taken and width is not None and used + part.width > width:
+            yield taken
+            taken, used = [], room
+        taken.append(part)
+        used += part.width
+    yield taken
+
+
+def _render(stub: Sequence[Sequence[str]], parts: Sequence[_Column], color: bool) -> str:
     blocks = [list(texts) for texts in stub]
-    for column in columns:
+    for part in parts:
         marked = [
             f"{cell}*" if changed and not color else f"{cell} "
-            for cell, changed in zip(column.cells, column.changed, strict=True)
+            for cell, changed in zip(part.cells, part.changed, strict=True)
         ]
-        texts = _pad([*column.header, *marked])
-        if color:
-            flags = [False, False, *column.changed]
-            texts = [f"\x1b[1;36m{text}\x1b[0m" if flag else text for text, flag in zip(texts, flags, strict=True)]
-        blocks.append(texts)
+        flags = [False, False, *part.changed]
+        texts = _padded([*part.header, *marked])
+        blocks.append([paint(text, "changed", color and flag) for text, flag in zip(texts, flags, strict=True)])
     return "\n".join("  ".join(line).rstrip() for line in zip(*blocks, strict=True))

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-from alta.errors import ProgramError, RuleError, listing
+from alta.errors import Problems, ProgramError, RuleError, listing
 from alta.language.lowering import MAX_PATHS
 from alta.language.program import Halt, Head, MlpFunction, Program, Token
 from alta.language.rules import Constraint, Rule, RuleSet, Trap
@@ -209,9 +209,12 @@ def program_spec(
     vocabulary = _vocabulary(input_range, tokens)
     positions = None if position_range is None else Categorical(position_range).size
     resolved: dict[str, Variable] = {}
+    problems = Problems()
     for name, declaration in _entries(variables, "variables").items():
-        _declared(name, declaration)
-        resolved[name] = Variable(name, declaration.domain, _start(name, declaration, vocabulary, positions))
+        with problems:
+            _declared(name, declaration)
+            resolved[name] = Variable(name, declaration.domain, _start(name, declaration, vocabulary, positions))
+    problems.end()
     named: dict[str, Head] = {}
     for name, head in _entries(heads, "heads").items():
         if not isinstance(head, HeadDeclaration):
@@ -271,6 +274,9 @@ class MLPBuilder:
         self._loops: list[_Loop] = []
         self._rules: list[Rule] = []
         self._traps: list[Trap] = []
+
+    def __repr__(self) -> str:
+        return f"<MLP builder: {len(self._rules):,} rules, {len(self._traps):,} traps so far>"
 
     @property
     def rules(self) -> RuleSet:

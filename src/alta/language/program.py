@@ -8,7 +8,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias, assert_never
 
-from alta.errors import InputError, ProgramError, listing
+from alta.displayed import Displayed
+from alta.errors import InputError, Problems, ProgramError, listing
 from alta.language.lowering import MAX_PATHS, lower
 from alta.language.rules import RuleSet, resets
 from alta.language.variables import (
@@ -63,7 +64,7 @@ class Halt:
 
 
 @dataclass(frozen=True)
-class Program:
+class Program(Displayed):
     """An ALTA program. Building one checks it; `program.rules` turns its MLP function into rules on first use.
 
     `variables` holds the outputs of heads too. Two programs are equal when they hold the same data.
@@ -89,13 +90,19 @@ class Program:
         object.__setattr__(self, "heads", MappingProxyType(dict(self.heads)))
         if not self.tokens:
             raise ProgramError("a program needs at least one token; give input_range=1 or more, or tokens=(...)")
+        problems = Problems()
         for variable in self.variables.values():
-            self._check_start(variable)
+            with problems:
+                self._check_start(variable)
         for head in self.heads.values():
-            self._check_head(head)
-        self._check_output()
+            with problems:
+                self._check_head(head)
+        with problems:
+            self._check_output()
         if self.halt is not None:
-            self._check_halt(self.halt)
+            with problems:
+                self._check_halt(self.halt)
+        problems.end()
         if isinstance(self.mlp, RuleSet):
             self.mlp.check(self.variables)
             object.__setattr__(self, "mlp", self.mlp.with_resets(resets(self.variables.values())))
@@ -164,7 +171,8 @@ class Program:
 
     def __repr__(self) -> str:
         kind = "causal program" if self.causal else "program"
-        return f"<{kind}: {len(self.variables)} variables, {len(self.heads)} heads, {len(self.tokens)} tokens>"
+        own = declared(self.variables.keys() - self.heads.keys())
+        return f"<{kind}: {len(own)} variables, {len(self.heads)} heads, {len(self.tokens)} tokens>"
 
     def __getstate__(self) -> dict[str, object]:
         state = {name: getattr(self, name) for name in self.__dataclass_fields__}

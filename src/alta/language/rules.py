@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
+from alta.displayed import Displayed
 from alta.errors import RuleError, listing
 from alta.language.variables import (
     NULL,
@@ -122,7 +123,7 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RuleSet:
+class RuleSet(Displayed):
     """The rules of an MLP: `core` as written, `resets` of the attention outputs, and `traps`.
 
     Iterating and `len` go over the core rules and the resets. No two rules can fire for one output variable: that is

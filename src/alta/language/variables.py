@@ -196,7 +196,7 @@ class Output:
 Start: TypeAlias = FromToken | FromPosition | Constant | Output
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Variable:
     """A named part of an assignment.
 
@@ -211,6 +211,9 @@ class Variable:
     name: str
     domain: Domain
     start: Start
+
+    def __repr__(self) -> str:
+        return f"<variable {self.name!r}: {self.domain}>"
 
     @property
     def is_output(self) -> bool:

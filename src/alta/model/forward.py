@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from alta.displayed import Displayed
 from alta.errors import EndlessError, InputError
 from alta.model.generation import generate
 from alta.model.inputs import Token, check_batch, check_format, encode, most_layers
@@ -39,7 +40,7 @@ def load(path: str | Path) -> Model:
     return Model(load_weights(path))
 
 
-class Model:
+class Model(Displayed):
     """A Transformer. Its layers all have the same weights, unless it was unrolled.
 
     >>> print(model)

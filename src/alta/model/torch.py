@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("PyTorch is not installed: pip install 'alta[torch]'", name="torch") from error
 from torch import Tensor, nn
 
+from alta.displayed import Displayed
 from alta.errors import EndlessError, InputError
 from alta.model.generation import generate
 from alta.model.inputs import Token, check_batch, check_format, encode, most_layers
@@ -47,7 +48,7 @@ class TorchRun:
     residual: tuple[Tensor, ...] = field(default=(), repr=False)  # each (batch, position, dim)
 
 
-class TorchModel(nn.Module):
+class TorchModel(Displayed, nn.Module):
     """A Transformer in PyTorch. `Model.to_torch` makes one, and `weights` is the way back.
 
     >>> [name for name, _ in model.to_torch().named_children()]
