@@ -5,7 +5,7 @@ PIP = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # two workers, and no more threads than that
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-cluster bench format clean
+.PHONY: help demo test test-all test-cluster bench docs format clean
 
 help:  ## Show what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -21,6 +21,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) install --quiet --editable '.[dev]'
 	@touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	$(PIP) install --quiet --editable '.[docs]'
+	@touch $@
+
 demo: $(VENV)/.installed  ## Install, and run programs in the interpreter and as Transformers
 	mkdir -p build
 	$(BIN)/alta list
@@ -33,8 +37,8 @@ demo: $(VENV)/.installed  ## Install, and run programs in the interpreter and as
 	$(BIN)/alta generate addition-decoder 95+7
 
 test: $(VENV)/.installed-dev  ## Install what tests need; lint, check types, run the tests
-	$(BIN)/ruff check src tests benchmarks experiments
-	$(BIN)/ruff format --check src tests benchmarks experiments
+	$(BIN)/ruff check src tests benchmarks experiments docs/conf.py
+	$(BIN)/ruff format --check src tests benchmarks experiments docs/conf.py
 	$(BIN)/mypy
 	$(PYTEST) -m 'not slow and not cluster'
 
@@ -50,9 +54,12 @@ bench: $(VENV)/.installed-dev  ## Measure, and make docs/performance.md (SCAN=ta
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py benchmarks/results/cpu.json $(if $(SCAN),--scan $(SCAN))
 	$(BIN)/python benchmarks/report.py benchmarks/results docs
 
+docs: $(VENV)/.installed-docs  ## Build the documentation: build/site/index.html
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
+
 format: $(VENV)/.installed-dev  ## Format the code
-	$(BIN)/ruff check --fix src tests benchmarks experiments
-	$(BIN)/ruff format src tests benchmarks experiments
+	$(BIN)/ruff check --fix src tests benchmarks experiments docs/conf.py
+	$(BIN)/ruff format src tests benchmarks experiments docs/conf.py
 
 clean:  ## Remove what was made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

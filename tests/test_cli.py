@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from alta import ProgramError, run
+from alta.cli.app import app
+from alta.cli.source import Source
 from alta.programs import BUNDLED
 
 PROGRAM = """
@@ -120,7 +128,7 @@ def test_rules():
     assert data["counts"] == {"rules": 7, "core": 3, "resets": 4, "traps": 0}
     assert {"if": {"done": 0, "done_left": 1}, "set": "done", "from": 0, "to": 1} in data["list"]
     assert json.loads(ok("rules", "subleq", "--json", "--counts"))["counts"]["resets"] == 165
-    assert "parity_left :=" not in ok("rules", "parity-relative", "--variable", "done")
+    assert "parity_left :=" not in ok("rules", "parity-relative", "--variables", "done")
 
 
 def test_models_in_files(tmp_path):
@@ -239,7 +247,9 @@ def test_simplicity(bits):
 
 
 def test_plan():
-    assert "where at_a is one, once for all positions: a" in ok("plan", "addition")
+    printed = ok("plan", "addition")
+    assert "where at_a is one, once for all positions: a" in printed
+    assert json.loads(ok("plan", "addition", "--json"))["plan"] == printed.splitlines()
 
 
 def test_a_program_of_ones_own(file):
@@ -310,22 +320,154 @@ def test_wrong_usage_exits_with_2():
     assert alta("frobnicate").returncode == 2
 
 
-def test_help_has_examples():
-    for command in (
-        "run",
-        "generate",
-        "rules",
-        "plan",
-        "compile",
-        "verify",
-        "coverage",
-        "minimal",
-        "predict",
-        "optimum",
-        "simplicity",
-    ):
-        assert "Example" in ok(command, "--help")
+def commands(of: typer.Typer = app, *before: str) -> Iterator[tuple[str, ...]]:
+    """The names of all commands, those of groups after their group's."""
+    for command in of.registered_commands:
+        yield (*before, str(command.name))
+    for group in of.registered_groups:
+        assert group.typer_instance is not None
+        yield from commands(group.typer_instance, *before, str(group.name))
+
+
+def helped(*command: str) -> str:
+    """What --help prints, on a terminal that is wide enough for one line an option."""
+    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "400", "TERM": "dumb", "NO_COLOR": "1"})
+    assert result.exit_code == 0
+    return result.output
+
+
+@pytest.mark.parametrize("command", sorted(commands()), ids=" ".join)
+def test_every_command_has_help_with_examples(command):
+    printed = helped(*command)
+    assert "Example" in printed
+    assert f"alta {' '.join(command)}" in printed
+
+
+def test_help_tells_exit_codes():
+    assert "Exit codes: 0, all is well; 1, something is wrong" in helped()
     assert ok("--version").startswith("alta ")
+
+
+def test_options_mean_the_same_everywhere():
+    shared = ("--json", "--max-layers", "--max-length", "--dtype", "--variables", "--activation", "--train")
+    known: dict[str, set[str]] = {name: set() for name in shared}
+    for command in commands():
+        for name, text in re.findall(r"(--[a-z-]+) .*?> +(.*?) +│", helped(*command)):
+            if name in known:
+                known[name].add(text)
+    assert {name: len(texts) for name, texts in known.items()} == dict.fromkeys(shared, 1)
+
+
+def test_new_writes_a_program_that_runs_compiles_and_verifies(tmp_path):
+    path = str(tmp_path / "largest.py")
+    assert ok("new", path) == f"wrote {path}; next: alta check {path}, alta run {path} 'START 2 0 3 1'\n"
+    assert "alta run largest.py 'START 2 0 3 1'" in Path(path).read_text()
+    assert "outputs  0 2 2 3 3\n" in ok("run", path, "START 2 0 3 1")
+    assert ok("verify", path).startswith("certified")
+    assert ok("check", path).startswith("ok ")
+    lines = tmp_path / "lines.txt"
+    digits = [digits for length in range(5) for digits in product("0123", repeat=length)]
+    lines.write_text("\n".join(" ".join(("START", *one)) for one in digits))
+    assert "all of 341 inputs given halt" in ok("check", path, "--inputs", str(lines))
+    program = Source(path).program
+    for one in digits:
+        outputs = run(program, ("START", *one)).outputs
+        assert outputs == (0, *(max(map(int, one[: n + 1])) for n in range(len(one))))
+
+
+def test_new_overwrites_only_when_told_to(tmp_path):
+    path = tmp_path / "largest.py"
+    path.write_text("mine")
+    result = alta("new", str(path))
+    assert (result.returncode, path.read_text()) == (1, "mine")
+    assert "is there already; take another name, or --force" in result.stderr
+    ok("new", str(path), "--force")
+    assert path.read_text() != "mine"
+    assert "a program is written to NAME.py; got" in alta("new", str(tmp_path / "largest.txt")).stderr
+    assert "cannot be written" in alta("new", str(tmp_path / "no" / "largest.py")).stderr
+
+
+BROKEN = """
+from alta import *
+
+def mlp(z):
+    z["a"] = z["b"]
+
+program = program_spec(
+    variables={"a": var(2), "c": var(3)},
+    heads={"left": v_relative("aa", -1), "other": qkv("c", "a", "a")},
+    ffn_fn=mlp, output_name="x", input_range=2,
+)
+"""
+
+READS_A_STRANGER = BROKEN.replace('"aa"', '"a"').replace('"c", "a"', '"a", "a"').replace('"x"', '"a"')
+
+STARTS_WRONG = """import alta
+
+def start(token):
+    return 1 // token
+
+program = alta.program_spec(
+    variables={"a": alta.var(2, input_init_fn=start)}, heads={}, ffn_fn=print, output_name="a", input_range=2
+)
+"""
+
+
+def test_check_tells_all_that_is_wrong_with_its_line(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text(BROKEN)
+    result = alta("check", str(path))
+    assert result.returncode == 1
+    assert result.stdout.splitlines() == [
+        f"problem  {path}:7: head 'left' reads 'aa', which is not a variable; variables: a, c, left, other",
+        f"problem  {path}:7: head 'other': the query 'c' ranges over 3 values and the key 'a' over 2; "
+        "give both the same range",
+        f"problem  {path}:7: the program's output is 'x', which is not a variable; variables: a, c, left, other",
+    ]
+    result = alta("run", str(path), "1")
+    assert result.stderr.startswith(f"alta: {path}:7: head 'left' reads 'aa'")
+    assert result.stderr.endswith("(and 2 more: alta check tells all)\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (READS_A_STRANGER, 5, "the MLP function reads 'b'"),
+        ("from alta import var\n\nx = var(0)\n", 3, "1 or more; got 0"),
+        (STARTS_WRONG, 4, "ZeroDivisionError"),
+        ("def program():\n    return missing\n", 2, "raises NameError: name 'missing' is not defined"),
+        ("x = 1\nx = (\n", 2, "SyntaxError"),
+    ],
+)
+def test_errors_have_the_line_of_ones_own_file(tmp_path, monkeypatch, text, line, message):
+    monkeypatch.chdir(tmp_path)
+    Path("broken.py").write_text(text)
+    for path in ("broken.py", str(tmp_path / "broken.py")):
+        with pytest.raises(ProgramError, match=message) as error:
+            Source(f"{path}:program")
+        assert str(error.value).startswith(f"{path}:{line}: ")
+
+
+def test_check_with_inputs(tmp_path, file):
+    good, bad = tmp_path / "good.txt", tmp_path / "bad.txt"
+    good.write_text("|ab\n|\n")
+    bad.write_text("|ab\nab\n")
+    printed = ok("check", str(file), "--inputs", str(good))
+    assert "ok       all of 2 inputs given halt within 200 layers, without an error" in printed
+    result = alta("check", str(file), "--inputs", str(bad))
+    assert result.returncode == 1
+    assert "problem  1 of 2 inputs given stop with an error\n           a b: layer 1, position 0" in result.stdout
+    data = json.loads(alta("check", str(file), "--inputs", str(bad), "--json").stdout)
+    assert data["problems"] == 1
+    assert {finding["weight"] for finding in data["findings"]} == {"ok", "problem"}
+
+
+def test_show():
+    assert "no Transformer in float32: head 'share' takes means" in ok("show", "parity-sum")
+    assert "MLP 259 wide" in ok("show", "parity-sum", "--max-length", "30")
+    data = json.loads(ok("show", "parity-relative", "--json"))
+    assert data["program"]["rules"][0] == ["2", "for parity"]
+    assert data["model"]["matrices"][-1] == ["read-out", "2 × 9", "2"]
 
 
 def test_a_closed_pipe_is_no_error():

@@ -1,4 +1,12 @@
-"""alta compiles small Python programs to the exact Transformers that run them."""
+"""alta compiles small Python programs to the exact Transformers that run them.
+
+The examples in its docstrings go on from these lines:
+
+    >>> import alta
+    >>> from alta.programs import parity
+    >>> program = parity.relative()
+    >>> model = alta.compile(program)
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

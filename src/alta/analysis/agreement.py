@@ -52,6 +52,12 @@ def verify(
     With `inputs`, interpreter and model are also run side by side on each of them, and the states compared after every
     sub-layer; an executor spreads that over its workers. A bar on the terminal shows how far it is, unless `progress`
     is False.
+
+    >>> print(alta.verify(model, [["START", "1", "1"]]))
+    certified: the model does what its program does, on every input of any length that meets no trap,
+    in float32 and wider formats
+      7 rules in 7 units, 2 heads; slack 0.496
+      and side by side on 1 inputs: the same state after every sub-layer
     """
     certificate = certify(model.weights)
     if inputs is None:

@@ -22,6 +22,7 @@ from alta.compiler.compile import encode
 from alta.compiler.encoding import Encoding
 from alta.compiler.layout import width
 from alta.compiler.precision import Precision, precision_of
+from alta.displayed import Displayed
 from alta.errors import VerificationError
 from alta.language.program import Head, Program
 from alta.language.record import from_data
@@ -37,9 +38,14 @@ BLOCK = 2048
 """Units of the MLP that are looked at together, so that memory stays bounded."""
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """What has been shown of a model, and under which conditions it holds."""
+@dataclass(frozen=True, repr=False)
+class Certificate(Displayed):
+    """What has been shown of a model, and under which conditions it holds.
+
+    >>> certificate = alta.verify(model)
+    >>> certificate.rules, certificate.units, certificate.max_length
+    (7, 7, None)
+    """
 
     dtype: str
     max_length: int | None
@@ -49,6 +55,10 @@ class Certificate:
     heads: int
     slack: float  # how far a rule's unit stays from being neither on nor off, at the least
     inputs: int = 0  # that were also run side by side
+
+    def __repr__(self) -> str:
+        length = "any length" if self.max_length is None else f"up to {self.max_length:,} tokens"
+        return f"<certificate: exact in {self.dtype} on inputs of {length}; {self.rules:,} rules, {self.heads} heads>"
 
     def __str__(self) -> str:
         length = "any length" if self.max_length is None else f"up to {self.max_length:,} tokens"

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from alta.displayed import Displayed
 from alta.errors import InputError
 from alta.interpreter.batch import CHUNK, checked, numbered, run_chunk
 from alta.interpreter.plan import Plan, plan
@@ -35,11 +36,15 @@ SAVED_EVERY = 50
 """Chunks after which a checkpoint is written."""
 
 
-@dataclass(frozen=True, eq=False)
-class Coverage:
+@dataclass(frozen=True, eq=False, repr=False)
+class Coverage(Displayed):
     """How often each rule fired, and each token and position was seen, over so many inputs.
 
     Inputs that met an error count as `failed`, and for nothing else.
+
+    >>> short, long = (alta.coverage(program, [["START", *bits]]) for bits in ("1", "10"))
+    >>> (short + long).inputs, (short + long).layers
+    (2, 2)
     """
 
     program: Program
@@ -68,24 +73,44 @@ class Coverage:
 
     @property
     def fired(self) -> Mapping[Rule, int]:
-        """The rules that fired, and how often."""
+        """The rules that fired, and how often.
+
+        >>> for rule, count in alta.coverage(program, [["START", "1", "0"]]).fired.items():
+        ...     if not rule.is_reset:
+        ...         print(count, rule)
+        1 done=0 ∧ done_left=1 ∧ parity=0 ∧ parity_left=1 ⟹ parity := 1
+        2 done=0 ∧ done_left=1 ⟹ done := 1
+        """
         rules = tuple(self.program.rules)
         return {rules[number]: int(self.rule_counts[number]) for number in np.flatnonzero(self.rule_counts)}
 
     @property
     def tokens(self) -> Mapping[Token, int]:
-        """The tokens that were seen, and how often."""
+        """The tokens that were seen, and how often.
+
+        >>> alta.coverage(program, [["START", "1", "1"]]).tokens
+        {'1': 2, 'START': 1}
+        """
         return {self.program.tokens[i]: int(self.token_counts[i]) for i in np.flatnonzero(self.token_counts)}
 
     @property
     def positions(self) -> int:
-        """How many positions were seen: those from 0 up to this."""
+        """How many positions were seen: those from 0 up to this.
+
+        >>> alta.coverage(program, [["START", "1", "1"]]).positions
+        3
+        """
         return len(self.position_counts)
 
     @property
     def mlp_inputs(self) -> list[tuple[Assignment, int]]:
         """What the MLP was given, over all positions and layers: each distinct assignment, and how often it came. Means
-        are the buckets that it sees; a mean without buckets, which it does not see, is UNDEFINED."""
+        are the buckets that it sees; a mean without buckets, which it does not see, is UNDEFINED.
+
+        >>> seen = alta.coverage(program, [["START", "1", "1"]], mlp_inputs=True).mlp_inputs
+        >>> len(seen), sum(count for _, count in seen)  # three positions, two layers
+        (5, 6)
+        """
         if self.packed is None:
             raise InputError("MLP inputs were not collected; ask for them with coverage(..., mlp_inputs=True)")
         how = plan(self.program)
@@ -93,7 +118,11 @@ class Coverage:
 
     @property
     def values(self) -> Mapping[str, tuple[Value, ...]]:
-        """The values that each variable had: where it started, or was set to; for outputs of heads, what was reset."""
+        """The values that each variable had: where it started, or was set to; for outputs of heads, what was reset.
+
+        >>> alta.coverage(program, [["START", "0", "0"]]).values["parity"]
+        (0,)
+        """
         found: dict[str, set[Value]] = {name: set() for name in self.program.variables}
         for name, variable in self.program.variables.items():
             match variable.start:
@@ -111,7 +140,12 @@ class Coverage:
         }
 
     def save(self, path: str | Path) -> None:
-        """Writes it as JSON, with a fingerprint of the program."""
+        """Writes it as JSON, with a fingerprint of the program.
+
+        >>> alta.coverage(program, [["START", "1"]]).save("seen.json")
+        >>> alta.Coverage.load("seen.json", program).inputs
+        1
+        """
         data = {
             "format": "alta-coverage 1",
             "program": fingerprint(self.program),
@@ -132,7 +166,12 @@ class Coverage:
 
     @staticmethod
     def load(path: str | Path, program: Program) -> Coverage:
-        """Reads what `save` has written for the same program."""
+        """Reads what `save` has written for the same program.
+
+        >>> alta.Coverage.load("nothing.json", program)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        alta.errors.InputError: 'nothing.json' is no coverage that can be read: ...
+        """
         try:
             data = json.loads(Path(path).read_text())
             if data["format"] != "alta-coverage 1":
@@ -151,6 +190,10 @@ class Coverage:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{str(path)!r} is no coverage that can be read: {error}") from None
+
+    def __repr__(self) -> str:
+        fired = int(np.count_nonzero(self.rule_counts))
+        return f"<coverage: {self.inputs:,} inputs, {fired:,} of {len(self.program.rules):,} rules fired>"
 
     def __str__(self) -> str:
         core = len(self.program.rules.core)
@@ -191,6 +234,17 @@ def coverage(
 
     With a `checkpoint`, a file, what is known is saved there from time to time; if the file is there already, the
     inputs that it counts are skipped, so that a run that was ended goes on where it was.
+
+    >>> print(alta.coverage(program, [["START", "1"], ["START", "1", "0"]]))
+    2 inputs, up to 2 layers
+    rules      2 of 3 fired, and 4 of 4 resets
+    tokens     3 of 3 seen
+    positions  3
+    values
+      parity       2 of 2: 0, 1
+      done         2 of 2: 0, 1
+      parity_left  2 of 2: 0, 1
+      done_left    2 of 2: 0, 1
     """
     checked(program, inputs, max_layers, engine)
     how = plan(program)

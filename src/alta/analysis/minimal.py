@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from alta.analysis.coverage import Coverage, coverage
+from alta.displayed import Displayed
 from alta.interpreter.batch import BatchRun, run_batch
 from alta.language.program import Program, Token
 from alta.language.rules import RuleSet
@@ -37,11 +38,14 @@ Judge: TypeAlias = Callable[[Sequence[Token], Sequence[Any]], bool]
 """Whether outputs are right for an input."""
 
 
-@dataclass(frozen=True)
-class Minimal:
+@dataclass(frozen=True, repr=False)
+class Minimal(Displayed):
     """The minimal program for some inputs: what is left, and the coverage that it was taken from.
 
     `program` is an ordinary one. Resets belong to every program; of them, `resets` counts those that the inputs use.
+
+    >>> print(alta.minimal(program, [["START", "1", "0"]]))
+    6 rules (2 and 4 resets) of 7 (3 and 4 resets); 3 of 3 tokens, 3 positions
     """
 
     program: Program
@@ -49,13 +53,24 @@ class Minimal:
 
     @property
     def core(self) -> int:
-        """Rules that are left, without resets."""
+        """Rules that are left, without resets.
+
+        >>> alta.minimal(program, [["START", "1", "0"]]).core
+        2
+        """
         return len(self.program.rules.core)
 
     @property
     def resets(self) -> int:
-        """Resets that the inputs use."""
+        """Resets that the inputs use.
+
+        >>> alta.minimal(program, [["START", "1", "0"]]).resets
+        4
+        """
         return int(np.count_nonzero(self.coverage.rule_counts)) - self.core
+
+    def __repr__(self) -> str:
+        return f"<minimal program: {self.core + self.resets:,} of {len(self.coverage.program.rules):,} rules>"
 
     def __str__(self) -> str:
         before = self.coverage.program.rules
@@ -79,6 +94,10 @@ def minimal(
     Rules that never fire go, and so do traps, which no input of a training set may meet. What starts from a token or a
     position that is never seen starts at a default: 0, the bucket nearest to it, or the empty set (if it is declared,
     otherwise the first).
+
+    >>> small = alta.minimal(program, [["START", "1", "0"]])
+    >>> alta.run(small.program, ["START", "0", "1"]).outputs
+    (0, 0, 1)
     """
     seen = inputs if isinstance(inputs, Coverage) else None
     if seen is None:
@@ -128,9 +147,14 @@ class Failure:
         return f"{text if len(text) <= 60 else text[:59] + '…'}: {'; '.join(self.reasons)}"
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """How a program and its minimal version do on a test set, by group: (number, right, right with the minimal one)."""
+@dataclass(frozen=True, repr=False)
+class Prediction(Displayed):
+    """How a program and its minimal version do on a test set, by group: (number, right, right with the minimal one).
+
+    >>> found = alta.predict(program, train=[["START", "1", "0"]], test=[["START", "1"], ["START", "1", "1"]])
+    >>> print(found.failures[0])
+    START 1 1: rules never fired: done=0 ∧ done_left=1 ∧ parity=1 ∧ parity_left=1 ⟹ parity := 0
+    """
 
     minimal: Minimal
     groups: Mapping[Hashable, tuple[int, int, int]]
@@ -138,17 +162,29 @@ class Prediction:
 
     @property
     def accuracy(self) -> float:
-        """The share of the test set on which the minimal program is right."""
+        """The share of the test set on which the minimal program is right.
+
+        >>> alta.predict(program, train=[["START", "1", "0"]], test=[["START", "1"], ["START", "1", "1"]]).accuracy
+        0.5
+        """
         return self._share(2)
 
     @property
     def original(self) -> float:
-        """The share of the test set on which the original program is right."""
+        """The share of the test set on which the original program is right.
+
+        >>> alta.predict(program, train=[["START", "1", "0"]], test=[["START", "1"], ["START", "1", "1"]]).original
+        1.0
+        """
         return self._share(1)
 
     def _share(self, column: int) -> float:
         total = sum(row[0] for row in self.groups.values())
         return sum(row[column] for row in self.groups.values()) / total if total else 1.0
+
+    def __repr__(self) -> str:
+        number = sum(row[0] for row in self.groups.values())
+        return f"<prediction: right on {self.accuracy:.1%} of {number:,} inputs; the original on {self.original:.1%}>"
 
     def __str__(self) -> str:
         lines = [f"minimal program: {self.minimal}", f"{'':16}  {'inputs':>9}  {'original':>9}  {'minimal':>9}"]
@@ -180,6 +216,10 @@ def predict(
 
     Inputs are grouped `by` a function of their tokens. An output is right if `right(inputs, outputs)` says so; without
     it, if it is what the original program gives. An input that stops with an error is wrong.
+
+    >>> found = alta.predict(program, train=[["START", "1", "0"]], test=[["START", "1"], ["START", "1", "1"]])
+    >>> found.groups  # by length: inputs, right, right with the minimal program
+    {2: (1, 1, 1), 3: (1, 1, 0)}
     """
     small = train if isinstance(train, Minimal) else None
     if small is None:

@@ -9,7 +9,7 @@ For each rule let `on` be the number of examples on which it fires, and `near` t
 constraints fails. Then the parameters are a strict coordinate-wise local optimum, for alpha < 1, exactly if every rule
 has `on >= 1`, and every rule of two constraints or more has `near >= 1`.
 
-That is less than minimality (see `rule_sets`), which asks for a near miss of *every* constraint. docs/theorems.md tells
+That is less than minimality (see `rule_sets`), which asks for a near miss of *every* constraint. docs/learning.md tells
 what follows for the paper's two theorems.
 """
 
@@ -97,7 +97,12 @@ def optimum(
 ) -> Optimum:
     """Whether the MLP compiled from the rules is a strict coordinate-wise local optimum on the data: assignments of all
     variables as the MLP finds them, where NULL and UNDEFINED hold no value. `regularizer` is "l1", as in the theorems,
-    or "l2", squared, as in their remark."""
+    or "l2", squared, as in their remark.
+
+    >>> seen = alta.coverage(program, [["START", "1", "0"]], mlp_inputs=True).mlp_inputs
+    >>> print(alta.optimum(alta.minimal(program, [["START", "1", "0"]]).program.rules, [one for one, _ in seen]))
+    a strict coordinate-wise local optimum: 2 rules, each of them pinned down
+    """
     if not alpha > 0:
         raise InputError(f"alpha is a positive number; got {alpha!r}")
     if regularizer not in REGULARIZERS:

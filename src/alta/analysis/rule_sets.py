@@ -59,6 +59,12 @@ def minimal_rules(
     Rules are gone through in their order, and the constraints of each in the order of their variables' names; with a
     `seed`, both in random order. With `search`, so many random orders are tried too, and the set with the fewest rules
     and constraints is kept.
+
+    >>> seen = alta.coverage(program, [["START", "1", "0"]], mlp_inputs=True).mlp_inputs
+    >>> for rule in alta.minimal_rules(program.rules, [one for one, _ in seen]).rules.core:
+    ...     print(rule)
+    done=0 ∧ done_left=1 ∧ parity=0 ⟹ parity := 1
+    done=0 ∧ done_left=1 ⟹ done := 1
     """
     core = tuple(rules.core if isinstance(rules, RuleSet) else rules)
     if isinstance(search, bool) or not isinstance(search, int) or search < 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Collection
 from fractions import Fraction
@@ -16,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 import alta
+from alta.cli.completion import complete_program, join_words
 from alta.errors import AltaError, InputError, listing
 from alta.language.variables import Cell, Missing, declared
 
@@ -30,15 +32,26 @@ PROGRAM_HELP = "A bundled name (see `alta list`), path/to/file.py:name, a saved 
 
 DATA_HELP = "A file (.jsonl, or one input a line), - for standard input, or, of SCAN, SPLIT:train or SPLIT:test."
 
-ProgramArgument = Annotated[str, typer.Argument(metavar="PROGRAM", help=PROGRAM_HELP)]
+PROGRAMS, RUNNING, TRANSFORMERS, LEARNING, PICTURES = "Programs", "Running", "Transformers", "Learning", "Pictures"
+"""The groups of commands, in which `alta --help` lists them."""
+
+ProgramArgument = Annotated[
+    str, typer.Argument(metavar="PROGRAM", help=PROGRAM_HELP, autocompletion=complete_program, show_default=False)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 LayersOption = Annotated[int | None, typer.Option("--max-layers", min=0, help="Stop after so many layers.")]
+DtypeOption = Annotated[str, typer.Option(help="The narrowest format to be exact in: float64, float32, bfloat16.")]
+LengthOption = Annotated[
+    int | None, typer.Option("--max-length", min=1, help="The longest input; programs that take means need to know it.")
+]
+VariablesOption = Annotated[str | None, typer.Option("--variables", help="Only these variables: a,b")]
 
 
 def main() -> None:
     """Runs the command line. Errors are one line, unless --debug is given."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
+    join_words(os.environ)
     try:
         app(arguments, prog_name="alta")
     except KeyboardInterrupt:
@@ -49,7 +62,8 @@ def main() -> None:
     except AltaError as error:
         if debug:
             raise
-        sys.exit(_complain(str(error)))
+        others = len(getattr(error, "__notes__", ()))
+        sys.exit(_complain(f"{error} (and {others} more: alta check tells all)" if others else str(error)))
     except Exception as error:
         if debug:
             raise
@@ -62,7 +76,12 @@ def print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(
+    epilog="To begin: [bold]alta new mine.py[/], or [bold]alta run addition 95+7[/]. "
+    "[bold]alta COMMAND --help[/] has examples.\n\n"
+    "Exit codes: 0, all is well; 1, something is wrong with the program, the input or the run, and alta says what; "
+    "2, the command line itself is wrong; 130, interrupted."
+)
 def options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=print_version)
@@ -98,7 +117,12 @@ def print_json(data: object) -> None:
 
 def colored() -> bool:
     """Whether to print in colour."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width() -> int:
+    """The columns of the terminal, or of what $COLUMNS says."""
+    return shutil.get_terminal_size().columns
 
 
 def _complain(message: str) -> int:

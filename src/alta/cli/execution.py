@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Annotated, Any
 
 import typer
 
 from alta.analysis.agreement import compare
-from alta.cli.app import JsonOption, LayersOption, ProgramArgument, app, chosen_names, colored, plain, print_json
+from alta.cli.app import (
+    RUNNING,
+    JsonOption,
+    LayersOption,
+    ProgramArgument,
+    VariablesOption,
+    app,
+    chosen_names,
+    colored,
+    plain,
+    print_json,
+    terminal_width,
+)
 from alta.cli.programs import rule_data
 from alta.cli.source import Source
 from alta.compiler.compile import compile
@@ -27,6 +38,7 @@ ModelOption = Annotated[bool, typer.Option(help="Also run the program as a Trans
 
 @app.command(
     "run",
+    rich_help_panel=RUNNING,
     epilog="Examples: [bold]alta run addition 95+7[/]; [bold]alta run scan 'jump twice' --layers 1-3[/]; "
     "[bold]alta run my.safetensors '1 0 1'[/]",
 )
@@ -35,14 +47,16 @@ def run_program(
     text: Annotated[str, typer.Argument(metavar="INPUT", help="The input: tokens, with or without spaces.")],
     max_layers: LayersOption = None,
     trace: Annotated[bool | None, typer.Option(help="Print the trace. By default, if it is short.")] = None,
-    variables: Annotated[str | None, typer.Option(help="Only these variables of the trace: a,b")] = None,
+    variables: VariablesOption = None,
     positions: Annotated[str | None, typer.Option(help="Only these positions of the trace: 0,3-5")] = None,
     layers: Annotated[str | None, typer.Option(help="Only these layers of the trace (0 is the start): 0-2")] = None,
     model: ModelOption = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a program on one input: in the interpreter, and as a Transformer, which has to agree in every state. Print
-    the trace, the outputs and the number of layers."""
+    """Run a program on one input, in the interpreter and as a Transformer.
+
+    They have to agree in every state. Print the trace, the outputs and the number of layers.
+    """
     source = Source(program)
     inputs = source.encode(text)
     most = source.layers(max_layers)
@@ -61,7 +75,7 @@ def run_program(
         "layers": _numbers(layers, range(result.layers + 1), "layer"),
     }
     if trace is not False:
-        table = result.trace.table(**chosen, width=shutil.get_terminal_size().columns, color=colored())  # type: ignore[arg-type]
+        table = result.trace.table(**chosen, width=terminal_width(), color=colored())  # type: ignore[arg-type]
         lines = table.count("\n") + 1
         if trace or lines <= MOST_LINES or any(choice is not None for choice in chosen.values()):
             print(table + "\n")
@@ -77,6 +91,7 @@ def run_program(
 
 @app.command(
     "generate",
+    rich_help_panel=RUNNING,
     epilog="Examples: [bold]alta generate addition-decoder 95+7[/]; [bold]alta generate my.safetensors 'START 1 ='[/]",
 )
 def generate_tokens(
@@ -88,7 +103,10 @@ def generate_tokens(
     model: ModelOption = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a causal program write, token by token: in the interpreter, and as a Transformer, which has to agree."""
+    """Let a causal program write, token by token.
+
+    That is done in the interpreter and as a Transformer, which have to agree.
+    """
     source = Source(program)
     inputs = source.encode(prompt)
     end: Token | None = source.stop if stop is None else source.token(stop)

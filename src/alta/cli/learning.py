@@ -17,7 +17,18 @@ from alta.analysis.minimal import Minimal, Prediction, minimal, predict
 from alta.analysis.optimum import optimum
 from alta.analysis.rule_sets import minimal_rules
 from alta.analysis.simplicity import simplicity, table
-from alta.cli.app import DATA_HELP, PROGRAM_HELP, JsonOption, LayersOption, ProgramArgument, app, plain, print_json
+from alta.cli.app import (
+    DATA_HELP,
+    LEARNING,
+    PROGRAM_HELP,
+    JsonOption,
+    LayersOption,
+    ProgramArgument,
+    app,
+    plain,
+    print_json,
+)
+from alta.cli.completion import complete_data, complete_program
 from alta.cli.programs import rule_data
 from alta.cli.source import MODEL_SUFFIX, PROGRAM_SUFFIX, Source
 from alta.compiler.compile import compile
@@ -25,9 +36,11 @@ from alta.errors import InputError
 from alta.language.program import Token
 from alta.language.record import to_data
 
-TrainOption = Annotated[str, typer.Option("--train", help=DATA_HELP)]
-
-
+ProgramsArgument = Annotated[
+    list[str], typer.Argument(metavar="PROGRAM...", help=PROGRAM_HELP, autocompletion=complete_program)
+]
+DataArgument = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, autocompletion=complete_data)]
+TrainOption = Annotated[str, typer.Option("--train", help=DATA_HELP, autocompletion=complete_data)]
 ConstraintsOption = Annotated[
     bool, typer.Option("--constraints", help="Also drop constraints that no output depends on.")
 ]
@@ -48,16 +61,16 @@ GROUPINGS: dict[Grouping, Callable[[Sequence[Token]], Hashable]] = {
 }
 
 
-@app.command("coverage", epilog="Example: [bold]alta coverage scan length:train[/]")
+@app.command("coverage", rich_help_panel=LEARNING, epilog="Example: [bold]alta coverage scan length:train[/]")
 def print_coverage(
     program: ProgramArgument,
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    data: DataArgument,
     max_layers: LayersOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Save it as JSON.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Save now and then, and go on from what is saved.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What inputs exercise of a program: the rules that fire, tokens, positions and values."""
+    """Count what inputs exercise of a program: the rules that fire, tokens, positions and values."""
     source = Source(program)
     found = coverage(source.program, source.data(data), source.layers(max_layers), checkpoint=checkpoint)
     if output is not None:
@@ -73,13 +86,16 @@ def print_coverage(
 
 @app.command(
     "minimal",
+    rich_help_panel=LEARNING,
     epilog="Examples: [bold]alta minimal scan --train mcd1:train --test mcd1:test[/]; "
     "[bold]alta minimal parity-sum --train bits.txt -o small.json[/]",
 )
 def print_minimal(
     program: ProgramArgument,
     train: TrainOption,
-    test: Annotated[str | None, typer.Option(help="Also run it on these. " + DATA_HELP)] = None,
+    test: Annotated[
+        str | None, typer.Option(help="Also run it on these. " + DATA_HELP, autocompletion=complete_data)
+    ] = None,
     max_layers: LayersOption = None,
     constraints: ConstraintsOption = False,
     search: Annotated[int, typer.Option(min=0, help="With --constraints: also try so many random orders.")] = 0,
@@ -89,8 +105,10 @@ def print_minimal(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The part of a program that training data pins down: rules that never fire go, and so do tokens and positions that
-    are never seen."""
+    """Find the part of a program that training data pins down.
+
+    Rules that never fire go, and so do tokens and positions that are never seen.
+    """
     source = Source(program)
     most = source.layers(max_layers)
     seen = coverage(source.program, source.data(train), most, mlp_inputs=constraints)
@@ -111,19 +129,22 @@ def print_minimal(
 
 @app.command(
     "predict",
+    rich_help_panel=LEARNING,
     epilog="Example: [bold]alta predict parity-sum --train short.txt --test long.txt --by ones --plot ones.svg[/]",
 )
 def print_prediction(
     program: ProgramArgument,
     train: TrainOption,
-    test: Annotated[str, typer.Option("--test", help=DATA_HELP)],
+    test: Annotated[str, typer.Option("--test", help=DATA_HELP, autocompletion=complete_data)],
     by: Annotated[Grouping, typer.Option(help="What test inputs are grouped by.")] = Grouping.LENGTH,
     max_layers: LayersOption = None,
     plot: Annotated[Path | None, typer.Option(help="Draw accuracy by group to this file. Needs matplotlib.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Where a Transformer trained on some data may go wrong: the minimal program of the training data on test data,
-    with the first inputs that fail, and why."""
+    """Predict where a Transformer trained on some data may go wrong.
+
+    That is where the minimal program of the training data does, on test data; with the first inputs that fail, and why.
+    """
     source = Source(program)
     batches = source.data(train), source.data(test)
     found = predict(source.program, *batches, source.layers(max_layers), by=GROUPINGS[by])
@@ -133,15 +154,22 @@ def print_prediction(
 
 
 @app.command(
-    "simplicity", epilog="Example: [bold]alta simplicity parity-relative parity-absolute parity-sum --train bits.txt[/]"
+    "simplicity",
+    rich_help_panel=LEARNING,
+    epilog="Example: [bold]alta simplicity parity-relative parity-absolute parity-sum --train bits.txt[/]",
 )
 def print_simplicity(
-    programs: Annotated[list[str], typer.Argument(metavar="PROGRAM...", help=PROGRAM_HELP)],
+    programs: Annotated[
+        list[str], typer.Argument(metavar="PROGRAM...", help=PROGRAM_HELP, autocompletion=complete_program)
+    ],
     train: TrainOption,
     max_layers: LayersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How simple several programs for one task are: as written, and as far as training data pins them down."""
+    """Compare programs for one task by how simple they are.
+
+    Each is measured as written, and as far as training data pins it down.
+    """
     found = {}
     for name in programs:
         source = Source(name)
@@ -153,17 +181,22 @@ def print_simplicity(
     print_json({name: {"written": asdict(one[0]), "minimal": asdict(one[1])} for name, one in both.items()})
 
 
-@app.command("optimum", epilog="Example: [bold]alta optimum parity-relative bits.txt --alpha 0.1[/]")
+@app.command(
+    "optimum", rich_help_panel=LEARNING, epilog="Example: [bold]alta optimum parity-relative bits.txt --alpha 0.1[/]"
+)
 def print_optimum(
     program: ProgramArgument,
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)],
+    data: DataArgument,
     alpha: Annotated[float, typer.Option(help="The weight of the regularizer.")] = 0.5,
     regularizer: Annotated[str, typer.Option(help="l1, or l2 (squared).")] = "l1",
     max_layers: LayersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Whether the MLP compiled from a program's rules is a strict coordinate-wise local optimum of the loss of trace
-    supervision on some data, and if not, which parameters may move. For categorical programs."""
+    """Find whether trace supervision would keep a program's weights.
+
+    That is: whether the MLP compiled from the rules is a strict coordinate-wise local optimum of the loss on some data,
+    and if not, which parameters may move. For categorical programs.
+    """
     source = Source(program)
     seen = coverage(source.program, source.data(data), source.layers(max_layers), mlp_inputs=True).mlp_inputs
     assignments = (assignment for assignment, _ in seen)

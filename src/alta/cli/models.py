@@ -9,22 +9,30 @@ from typing import Annotated
 import typer
 
 from alta.analysis.agreement import verify
-from alta.cli.app import DATA_HELP, JsonOption, LayersOption, ProgramArgument, app, print_json
+from alta.cli.app import (
+    DATA_HELP,
+    TRANSFORMERS,
+    DtypeOption,
+    JsonOption,
+    LayersOption,
+    LengthOption,
+    ProgramArgument,
+    app,
+    print_json,
+)
+from alta.cli.completion import complete_data
 from alta.cli.source import MODEL_SUFFIX, Source
 from alta.compiler.compile import compile
 from alta.errors import InputError
 from alta.language.program import Program
 from alta.language.variables import Numerical
 
-DtypeOption = Annotated[str, typer.Option(help="The narrowest format to be exact in: float64, float32, bfloat16.")]
-LengthOption = Annotated[
-    int | None, typer.Option("--max-length", min=1, help="The longest input; programs that take means need to know it.")
-]
 ActivationOption = Annotated[str, typer.Option(help="Of the MLP: clipped (to between 0 and 1) or relu.")]
 
 
 @app.command(
     "compile",
+    rich_help_panel=TRANSFORMERS,
     epilog="Examples: [bold]alta compile addition -o addition.safetensors[/]; "
     "[bold]alta compile parity-sum --max-length 64 -o sum.safetensors[/]",
 )
@@ -56,19 +64,24 @@ def compile_program(
 
 @app.command(
     "verify",
+    rich_help_panel=TRANSFORMERS,
     epilog="Examples: [bold]alta verify addition[/]; [bold]alta verify my.safetensors --inputs inputs.txt[/]",
 )
 def verify_model(
     program: ProgramArgument,
-    inputs: Annotated[str | None, typer.Option(help="Also run side by side on these. " + DATA_HELP)] = None,
+    inputs: Annotated[
+        str | None, typer.Option(help="Also run side by side on these. " + DATA_HELP, autocompletion=complete_data)
+    ] = None,
     max_layers: LayersOption = None,
     dtype: DtypeOption = "float32",
     max_length: LengthOption = None,
     activation: ActivationOption = "clipped",
     as_json: JsonOption = False,
 ) -> None:
-    """Prove, from its weights, that a Transformer does what its program does: a saved model as it is, or a program as
-    it is compiled with the options."""
+    """Prove, from its weights, that a Transformer does what its program does.
+
+    A saved model is taken as it is, a program as it is compiled with the options.
+    """
     source = Source(program)
     given = [] if inputs is None else source.data(inputs)
     model = source.model

@@ -6,8 +6,10 @@ import importlib.util
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
@@ -142,7 +144,12 @@ def _load(name: str) -> Program:
         )
     if not Path(path).is_file():
         raise ProgramError(f"there is no file {path!r}")
-    module = _import(Path(path))
+    with _located(Path(path)):
+        return _built(Path(path), attribute)
+
+
+def _built(path: Path, attribute: str) -> Program:
+    module = _import(path)
     programs = [known for known, value in vars(module).items() if isinstance(value, Program)]
     if not attribute:
         if len(programs) != 1:
@@ -154,11 +161,42 @@ def _load(name: str) -> Program:
     if callable(found):
         try:
             found = found()
-        except TypeError as error:
-            raise ProgramError(f"{attribute!r} in {path} cannot be called without arguments: {error}") from error
+        except AltaError:
+            raise
+        except Exception as error:
+            raise ProgramError(
+                f"{attribute!r} in {path}, called without arguments, raises {type(error).__name__}: {error}"
+            ) from error
     if not isinstance(found, Program):
         raise ProgramError(f"{attribute!r} in {path} is no program, nor a function that returns one, but {found!r}")
-    return found
+    return found.lowered()  # here, so that what is wrong with the MLP function is told with its line
+
+
+@contextmanager
+def _located(path: Path) -> Iterator[None]:
+    """Puts the line of the user's own file in front of what is wrong with a program."""
+    try:
+        yield
+    except ProgramError as error:
+        line = _line(error, path)
+        if line is None:
+            raise
+        located = type(error)(f"{path}:{line}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            located.add_note(f"{path}:{line}: {note}")
+        raise located from error
+
+
+def _line(error: BaseException, path: Path) -> int | None:
+    """The line of the file that an error comes from: of what caused it, or else of the call that raised it."""
+    cause = error.__cause__ or error.__context__
+    if cause is not None and (found := _line(cause, path)) is not None:
+        return found
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == path.resolve():
+        return error.lineno
+    frames = walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if Path(frame.f_code.co_filename).resolve() == path.resolve()]
+    return lines[-1] if lines else None
 
 
 def _import(path: Path) -> ModuleType:

@@ -34,6 +34,11 @@ def compile(
 
     `activation` is that of the MLP: "clipped" to between 0 and 1, as in the paper, or plain "relu". The layers share
     their weights, and run until the program halts; with `layers=k` the model is unrolled to k layers of its own.
+
+    >>> alta.compile(program)
+    <model: 9 dims, 2 heads, MLP 7 wide, 59 parameters, float32>
+    >>> alta.compile(program, activation="relu", layers=4)
+    <model: 4 layers, 9 dims, 2 heads, MLP 14 wide, 90 parameters, float32>
     """
     precision = precision_of(dtype)
     check_sharpness(sharpness, precision)

@@ -44,6 +44,12 @@ class BatchRun:
     """What came of one input: outputs, layers and whether it halted, as `run` gives them, or the error that stopped it.
 
     `fired` tells how often each rule fired, if that was asked for, and `trace` is the full one.
+
+    >>> good, bad = alta.run_batch(program, [["START", "1"], ["1", "0"]])
+    >>> good.outputs, good.layers, good.halted
+    ((0, 1), 1, True)
+    >>> type(bad.error).__name__
+    'UndefinedError'
     """
 
     outputs: tuple[Cell, ...]
@@ -72,6 +78,10 @@ def run_batch(
     `engine` is "numpy", "numba" (needs the extra `fast`), or "auto", which takes Numba where it is installed. With an
     executor, chunks of inputs are spread over its workers. A bar on the terminal shows how far it is, unless `progress`
     is False.
+
+    >>> batch = [["START", *format(number, "b")] for number in range(1000)]
+    >>> sum(found.outputs[-1] for found in alta.run_batch(program, batch))
+    500
     """
     options = {"fired": fired, "trace": trace, "engine": engine, "executor": executor, "chunk": chunk}
     return list(run_stream(program, inputs, max_layers, progress=progress, **options))  # type: ignore[arg-type]
@@ -89,7 +99,12 @@ def run_stream(
     chunk: int = CHUNK,
     progress: bool | None = None,
 ) -> Iterator[BatchRun]:
-    """The same, one result after another. Inputs are taken as they are needed, so they need not fit in memory."""
+    """The same, one result after another. Inputs are taken as they are needed, so they need not fit in memory.
+
+    >>> inputs = (["START", *format(number, "b")] for number in range(1000))
+    >>> sum(found.outputs[-1] for found in alta.run_stream(program, inputs))
+    500
+    """
     checked(program, inputs, max_layers, engine)
     how = plan(program)
     work = partial(_work, how, wanted=Wanted(max_layers, fired, trace), engine=engine)
@@ -103,7 +118,12 @@ def run_stream(
 @dataclass(frozen=True)
 class BatchGeneration:
     """What a causal program has written after one prompt, and how many layers each token took, or the error that
-    stopped it."""
+    stopped it.
+
+    >>> (written,) = alta.generate_batch(parity.scratchpad(), [["START", "1", "0", "="]], stop="END")
+    >>> written.tokens, written.stopped, written.layers
+    (('1', '1', 'END'), True, (4, 4, 4))
+    """
 
     prompt: tuple[Token, ...]
     tokens: tuple[Token, ...]
@@ -122,7 +142,12 @@ def generate_batch(
     engine: str = "auto",
     executor: Executor | None = None,
 ) -> list[BatchGeneration]:
-    """Lets a causal program write after each of the prompts, as `generate` does after one."""
+    """Lets a causal program write after each of the prompts, as `generate` does after one.
+
+    >>> prompts = [["START", *bits, "="] for bits in ("10", "111")]
+    >>> [written.tokens for written in alta.generate_batch(parity.scratchpad(), prompts, stop="END")]
+    [('1', '1', 'END'), ('1', '0', '1', 'END')]
+    """
     check_generation(program, stop)
     given = [tuple(prompt) for prompt in prompts]
     for number, prompt in enumerate(given):

@@ -30,6 +30,10 @@ def run(program: Program, inputs: Iterable[Token], max_layers: int | None = None
 
     Raises TrapError or UndefinedError where the program has no meaning, EndlessError where it would run for ever, and
     InputError for inputs that do not fit.
+
+    >>> found = alta.run(program, ["START", "1", "0"])
+    >>> found.outputs, found.layers, found.halted
+    ((0, 1, 1), 2, True)
     """
     check_layers(program, max_layers)
     given = tuple(inputs) if isinstance(inputs, Iterable) else inputs
@@ -64,7 +68,12 @@ def generate(
     max_layers: int | None = None,
 ) -> Generation:
     """Lets a causal program write: the output of the last position is appended to the input, and the program run again,
-    until it writes `stop` (which is kept) or `max_tokens` tokens, or has no position left."""
+    until it writes `stop` (which is kept) or `max_tokens` tokens, or has no position left.
+
+    >>> written = alta.generate(parity.scratchpad(), ["START", "1", "0", "1", "="], stop="END")
+    >>> written.tokens, written.stopped
+    (('1', '1', '0', 'END'), True)
+    """
     check_generation(program, stop)
     prompt = tuple(prompt)
     if not prompt:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-from alta.errors import ProgramError, RuleError, listing
+from alta.errors import Problems, ProgramError, RuleError, listing
 from alta.language.lowering import MAX_PATHS
 from alta.language.program import Halt, Head, MlpFunction, Program, Token
 from alta.language.rules import Constraint, Rule, RuleSet, Trap
@@ -66,7 +66,21 @@ def var(
     position_init_fn: StartFunction | None = None,
     default: int | None = None,
 ) -> Declaration:
-    """A categorical variable, one of `0..range-1`. It starts from the token, from the position, or at `default` (0)."""
+    """A categorical variable, one of `0..range-1`. It starts from the token, from the position, or at `default` (0).
+
+    >>> variables = {
+    ...     "bit": alta.var(2, input_init_fn=lambda token: token == "1"),
+    ...     "place": alta.var(8, position_init_fn=lambda position: position),
+    ...     "count": alta.var(9, default=1),
+    ... }
+    >>> small = alta.program_spec(
+    ...     variables=variables, heads={}, rules=(), output_name="count", tokens=("0", "1"), position_range=8
+    ... )
+    >>> for assignment in alta.run(small, ["1", "0"], max_layers=0).trace.start:
+    ...     print(assignment)
+    bit=1, place=0, count=1
+    bit=0, place=1, count=1
+    """
     return _declare(Categorical(range), input_init_fn, position_init_fn, default, 0)
 
 
@@ -78,7 +92,11 @@ def numeric_var(
     default: float | None = None,
 ) -> Declaration:
     """A numerical variable. The MLP sees the nearest of `values`, its buckets; where it neither reads nor sets the
-    variable, they may be left out."""
+    variable, they may be left out.
+
+    >>> alta.numeric_var((0, 0.5, 1)).domain.snap(0.7)
+    0.5
+    """
     return _declare(Numerical(values), input_init_fn, position_init_fn, default, 0.0)  # type: ignore[arg-type]
 
 
@@ -90,7 +108,12 @@ def set_var(
     position_init_fn: StartFunction | None = None,
     default: Iterable[int] | None = None,
 ) -> Declaration:
-    """A variable whose value is one of `values`, each a set of integers in `0..range-1`. It serves as a query."""
+    """A variable whose value is one of `values`, each a set of integers in `0..range-1`. It serves as a query.
+
+    >>> up_to = [range(number + 1) for number in range(4)]
+    >>> alta.set_var(4, up_to, input_init_fn=up_to.__getitem__).domain.values[2]
+    frozenset({0, 1, 2})
+    """
     domain = SetOf(range, values)  # type: ignore[arg-type]
     return _declare(domain, input_init_fn, position_init_fn, default, frozenset())
 
@@ -110,6 +133,10 @@ def qkv(
 
     With `relative_positions`, it reads position j only where `j - i` is one of them. The output has the value's type,
     unless `output_spec` gives another.
+
+    >>> neighbours = alta.qkv("colour", "colour", "count", relative_positions=(-1, 1))
+    >>> neighbours.query, neighbours.key, neighbours.value, neighbours.relative_positions
+    ('colour', 'colour', 'count', (-1, 1))
     """
     if relative_positions is not None:
         if isinstance(relative_positions, int | str):
@@ -122,7 +149,11 @@ def qkv(
 
 
 def v_relative(value: str, offset: int, *, output_spec: Declaration | None = None) -> HeadDeclaration:
-    """A head that reads `value` at one relative position: -1 is the position to the left."""
+    """A head that reads `value` at one relative position: -1 is the position to the left.
+
+    >>> alta.v_relative("parity", -1).relative_positions
+    (-1,)
+    """
     return qkv(ALWAYS, ALWAYS, value, relative_positions=(offset,), output_spec=output_spec)
 
 
@@ -130,7 +161,11 @@ relative_v = v_relative
 
 
 def halt_spec(variable: str, halt_value: int) -> Halt:
-    """Halt once `variable` is `halt_value` at every position."""
+    """Halt once `variable` is `halt_value` at every position.
+
+    >>> alta.halt_spec("done", 1) == program.halt
+    True
+    """
     return Halt(variable, halt_value)
 
 
@@ -153,13 +188,33 @@ def program_spec(
     The MLP is a function, `ffn_fn`, or its `rules` (from `MLPBuilder`). Inputs are integers in `0..input_range-1`, or
     strings out of `tokens`. `position_range` bounds the length, and is needed where a variable starts from the
     position. `max_paths` bounds the work of turning the function into rules.
+
+    >>> def mlp(z):
+    ...     if not z["first"]:
+    ...         z["bit"] = z["bit_left"]
+    >>> shift = alta.program_spec(
+    ...     variables={
+    ...         "bit": alta.var(2, input_init_fn=lambda token: token),
+    ...         "first": alta.var(2, position_init_fn=lambda position: position == 0),
+    ...     },
+    ...     heads={"bit_left": alta.v_relative("bit", -1)},
+    ...     ffn_fn=mlp,
+    ...     output_name="bit",
+    ...     input_range=2,
+    ...     position_range=8,
+    ... )
+    >>> alta.run(shift, [1, 0, 1], max_layers=1).outputs
+    (1, 1, 0)
     """
     vocabulary = _vocabulary(input_range, tokens)
     positions = None if position_range is None else Categorical(position_range).size
     resolved: dict[str, Variable] = {}
+    problems = Problems()
     for name, declaration in _entries(variables, "variables").items():
-        _declared(name, declaration)
-        resolved[name] = Variable(name, declaration.domain, _start(name, declaration, vocabulary, positions))
+        with problems:
+            _declared(name, declaration)
+            resolved[name] = Variable(name, declaration.domain, _start(name, declaration, vocabulary, positions))
+    problems.end()
     named: dict[str, Head] = {}
     for name, head in _entries(heads, "heads").items():
         if not isinstance(head, HeadDeclaration):
@@ -198,11 +253,12 @@ def program_spec(
 class MLPBuilder:
     """Writes transition rules directly, with the constraints of the loops around each `set`.
 
-        x = MLPBuilder(variables, heads)
-        for done in x.get("done"):
-            if done == 0:
-                x.set("done", 1)          # done=0 ⟹ done := 1
-        program_spec(..., rules=x.rules)
+        >>> x = alta.MLPBuilder({"done": alta.var(2)}, {})
+        >>> for done in x.get("done"):
+        ...     if done == 0:
+        ...         x.set("done", 1)
+        >>> print(*x.rules)  # as program_spec(..., rules=x.rules) takes them
+        done=0 ⟹ done := 1
 
     A constraint holds for as long as its `for` loop runs: `break`, `return` and exceptions end it (unless you keep what
     the loop goes over, an `enumerate` of it, say, in a variable). Values taken in any other way are refused.
@@ -219,13 +275,25 @@ class MLPBuilder:
         self._rules: list[Rule] = []
         self._traps: list[Trap] = []
 
+    def __repr__(self) -> str:
+        return f"<MLP builder: {len(self._rules):,} rules, {len(self._traps):,} traps so far>"
+
     @property
     def rules(self) -> RuleSet:
-        """The rules written so far."""
+        """The rules written so far.
+
+        >>> alta.MLPBuilder({"x": alta.var(2)}, {}).rules
+        RuleSet(0 core rules, 0 resets, 0 traps)
+        """
         return RuleSet(tuple(self._rules), (), tuple(self._traps))
 
     def get(self, *names: str) -> Iterable[Any]:
-        """The values of a variable (or tuples of the values of several), for use in a `for` loop."""
+        """The values of a variable (or tuples of the values of several), for use in a `for` loop.
+
+        >>> x = alta.MLPBuilder({"a": alta.var(2), "b": alta.var(2)}, {})
+        >>> [(a, b) for a, b in x.get("a", "b")]
+        [(0, 0), (0, 1), (1, 0), (1, 1)]
+        """
         if not names:
             raise RuleError("get needs the name of a variable")
         for name in names:
@@ -233,7 +301,17 @@ class MLPBuilder:
         return _Loops(self, names)
 
     def set(self, name: str, value: object) -> None:
-        """Sets a variable wherever the loops around this call have brought us."""
+        """Sets a variable wherever the loops around this call have brought us.
+
+        >>> x = alta.MLPBuilder({"a": alta.var(2), "b": alta.var(3)}, {})
+        >>> for a in x.get("a"):
+        ...     if a == 1:
+        ...         x.set("b", 0)
+        >>> for rule in x.rules:
+        ...     print(rule)
+        a=1 ∧ b=1 ⟹ b := 0
+        a=1 ∧ b=2 ⟹ b := 0
+        """
         domain = self._domain(name)
         if name in self._outputs:
             raise RuleError(f"attention output {name!r} cannot be set by the MLP; it becomes NULL after every layer")

@@ -8,7 +8,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias, assert_never
 
-from alta.errors import InputError, ProgramError, listing
+from alta.displayed import Displayed
+from alta.errors import InputError, Problems, ProgramError, listing
 from alta.language.lowering import MAX_PATHS, lower
 from alta.language.rules import RuleSet, resets
 from alta.language.variables import (
@@ -33,7 +34,11 @@ MlpFunction: TypeAlias = Callable[[Any], object]
 @dataclass(frozen=True, slots=True)
 class Head:
     """An attention head. Position i reads position j iff `key[j] == query[i]`, or `key[j] in query[i]` for a set query,
-    and, where `relative_positions` is given, `j - i` is one of them."""
+    and, where `relative_positions` is given, `j - i` is one of them.
+
+    >>> print(program.heads["parity_left"])
+    parity_left: parity where _always matches _always at -1
+    """
 
     name: str
     query: str
@@ -48,17 +53,26 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """A sequence halts when every position has this value in this variable."""
+    """A sequence halts when every position has this value in this variable.
+
+    >>> program.halt
+    Halt(variable='done', value=1)
+    """
 
     variable: str
     value: Value
 
 
 @dataclass(frozen=True)
-class Program:
+class Program(Displayed):
     """An ALTA program. Building one checks it; `program.rules` turns its MLP function into rules on first use.
 
     `variables` holds the outputs of heads too. Two programs are equal when they hold the same data.
+
+    >>> print(*program.heads)
+    parity_left done_left
+    >>> program.output, program.tokens, program.causal
+    ('parity', ('0', '1', 'START'), False)
     """
 
     variables: Mapping[str, Variable]
@@ -76,13 +90,19 @@ class Program:
         object.__setattr__(self, "heads", MappingProxyType(dict(self.heads)))
         if not self.tokens:
             raise ProgramError("a program needs at least one token; give input_range=1 or more, or tokens=(...)")
+        problems = Problems()
         for variable in self.variables.values():
-            self._check_start(variable)
+            with problems:
+                self._check_start(variable)
         for head in self.heads.values():
-            self._check_head(head)
-        self._check_output()
+            with problems:
+                self._check_head(head)
+        with problems:
+            self._check_output()
         if self.halt is not None:
-            self._check_halt(self.halt)
+            with problems:
+                self._check_halt(self.halt)
+        problems.end()
         if isinstance(self.mlp, RuleSet):
             self.mlp.check(self.variables)
             object.__setattr__(self, "mlp", self.mlp.with_resets(resets(self.variables.values())))
@@ -91,18 +111,30 @@ class Program:
 
     @cached_property
     def rules(self) -> RuleSet:
-        """What the MLP does, as rules: `len`, iteration, `.core`, `.resets`, `.traps`."""
+        """What the MLP does, as rules: `len`, iteration, `.core`, `.resets`, `.traps`.
+
+        >>> len(program.rules)
+        7
+        """
         if isinstance(self.mlp, RuleSet):
             return self.mlp
         core, traps = lower(self.mlp, self.variables, self.max_paths)
         return RuleSet(core, resets(self.variables.values()), traps)
 
     def lowered(self) -> Program:
-        """The same program as plain data: its rules stand in place of its MLP function."""
+        """The same program as plain data: its rules stand in place of its MLP function.
+
+        >>> isinstance(program.lowered().mlp, alta.RuleSet)
+        True
+        """
         return self if isinstance(self.mlp, RuleSet) else replace(self, mlp=self.rules)
 
     def encode(self, inputs: Iterable[Token]) -> list[int]:
-        """The inputs as indices into `tokens`."""
+        """The inputs as indices into `tokens`.
+
+        >>> program.encode(["START", "1", "0"])
+        [2, 1, 0]
+        """
         if not isinstance(inputs, Iterable):
             raise InputError(f"inputs are a sequence of tokens; got {inputs!r}")
         indices = self._token_indices
@@ -126,7 +158,11 @@ class Program:
             return False
 
     def describe_tokens(self) -> str:
-        """The tokens as people read them."""
+        """The tokens as people read them.
+
+        >>> program.describe_tokens()
+        '0, 1, START'
+        """
         return str(Categorical(len(self.tokens))) if isinstance(self.tokens[0], int) else listing(self.tokens)
 
     @cached_property
@@ -135,7 +171,8 @@ class Program:
 
     def __repr__(self) -> str:
         kind = "causal program" if self.causal else "program"
-        return f"<{kind}: {len(self.variables)} variables, {len(self.heads)} heads, {len(self.tokens)} tokens>"
+        own = declared(self.variables.keys() - self.heads.keys())
+        return f"<{kind}: {len(own)} variables, {len(self.heads)} heads, {len(self.tokens)} tokens>"
 
     def __getstate__(self) -> dict[str, object]:
         state = {name: getattr(self, name) for name in self.__dataclass_fields__}

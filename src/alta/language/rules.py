@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
+from alta.displayed import Displayed
 from alta.errors import RuleError, listing
 from alta.language.variables import (
     NULL,
@@ -26,7 +27,11 @@ from alta.language.variables import (
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """`variable = value`, a part of an antecedent."""
+    """`variable = value`, a part of an antecedent.
+
+    >>> print(alta.Constraint("done", 0))
+    done=0
+    """
 
     variable: str
     value: Value
@@ -49,6 +54,9 @@ class Rule:
     """Where every constraint of the antecedent holds, `output` changes from `old` to `new`.
 
     Constraints are kept in the order of their variables' names, so that equal rules are equal.
+
+    >>> print(alta.Rule("done", 0, 1, (alta.Constraint("done_left", 1), alta.Constraint("done", 0))))
+    done=0 ∧ done_left=1 ⟹ done := 1
     """
 
     output: str
@@ -71,7 +79,11 @@ class Rule:
 
     @property
     def is_reset(self) -> bool:
-        """Whether this rule makes an attention output NULL again."""
+        """Whether this rule makes an attention output NULL again.
+
+        >>> [rule.output for rule in program.rules if rule.is_reset]
+        ['parity_left', 'parity_left', 'done_left', 'done_left']
+        """
         return self.new is NULL
 
     def __str__(self) -> str:
@@ -83,6 +95,12 @@ class Trap:
     """Where every constraint of the antecedent holds, the MLP has no meaning, for the reason given.
 
     `variable` is the one that would be set out of its domain, if that is the reason.
+
+    >>> x = alta.MLPBuilder({"n": alta.var(3)}, {})
+    >>> for n in x.get("n"):
+    ...     x.set("n", n + 1)
+    >>> print(x.rules.traps[0])
+    n=2 ⟹ 'n' is set out of its domain: 3 is outside 0..2
     """
 
     antecedent: Antecedent
@@ -105,11 +123,19 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RuleSet:
+class RuleSet(Displayed):
     """The rules of an MLP: `core` as written, `resets` of the attention outputs, and `traps`.
 
     Iterating and `len` go over the core rules and the resets. No two rules can fire for one output variable: that is
     checked here, so a conflict is found when the rules are made.
+
+    >>> len(program.rules), len(program.rules.core), len(program.rules.resets), len(program.rules.traps)
+    (7, 3, 4, 0)
+    >>> for rule in program.rules.core:
+    ...     print(rule)
+    done=0 ∧ done_left=1 ∧ parity=0 ∧ parity_left=1 ⟹ parity := 1
+    done=0 ∧ done_left=1 ∧ parity=1 ∧ parity_left=1 ⟹ parity := 0
+    done=0 ∧ done_left=1 ⟹ done := 1
     """
 
     core: tuple[Rule, ...]
@@ -134,7 +160,11 @@ class RuleSet:
         return len(self.core) + len(self.resets)
 
     def with_resets(self, resets: tuple[Rule, ...]) -> RuleSet:
-        """The same rules with these resets, which need no second look for conflicts."""
+        """The same rules with these resets, which need no second look for conflicts.
+
+        >>> len(program.rules.with_resets(()))
+        3
+        """
         found = object.__new__(RuleSet)
         found.__setstate__({"core": self.core, "resets": resets, "traps": self.traps})
         return found
@@ -144,6 +174,10 @@ class RuleSet:
 
         UNDEFINED is read when all constraints on defined variables hold and at least one is on an undefined variable.
         Resets are excepted. Numerical values of the assignment are buckets already.
+
+        >>> found = program.rules.match({"parity": 0, "done": 0, "parity_left": 1, "done_left": 1})
+        >>> [rule.output for rule in found.rules]
+        ['done', 'parity', 'parity_left', 'done_left']
         """
         found = Match([], [], [])
         _descend(self._tree, assignment, found, None)
@@ -165,7 +199,12 @@ class RuleSet:
         return _grow([({c.variable: c.value for c in entry.antecedent}, entry) for entry in entries])
 
     def check(self, variables: Mapping[str, Variable]) -> None:
-        """Refuses rules that do not fit the variables."""
+        """Refuses rules that do not fit the variables.
+
+        >>> program.rules.check({"done": program.variables["done"]})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        alta.errors.RuleError: unknown variable ...; variables: done
+        """
         fits: set[Constraint] = set()
         entries: Iterable[Rule | Trap] = (*self.core, *self.traps)
         for entry in entries:

@@ -16,7 +16,14 @@ from alta.errors import ProgramError
 
 
 class Missing(enum.Enum):
-    """What an attention output holds when it holds no value."""
+    """What an attention output holds when it holds no value.
+
+    >>> alta.NULL, alta.UNDEFINED
+    (NULL, UNDEFINED)
+    >>> after_attention, after_mlp = alta.run(program, ["START", "1"]).trace.states[1:]
+    >>> after_attention[1][0]["done_left"], after_mlp[1][0]["done_left"]
+    (UNDEFINED, NULL)
+    """
 
     NULL = "∅"
     UNDEFINED = "?"
@@ -189,21 +196,40 @@ class Output:
 Start: TypeAlias = FromToken | FromPosition | Constant | Output
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Variable:
-    """A named part of an assignment."""
+    """A named part of an assignment.
+
+    >>> print(*program.variables)
+    parity done _always parity_left done_left
+    >>> program.variables["parity"].domain
+    Categorical(size=2)
+    >>> program.variables["parity"].start  # for each token: 0, 1, START
+    FromToken(table=(0, 1, 0))
+    """
 
     name: str
     domain: Domain
     start: Start
 
+    def __repr__(self) -> str:
+        return f"<variable {self.name!r}: {self.domain}>"
+
     @property
     def is_output(self) -> bool:
-        """Whether a head writes it."""
+        """Whether a head writes it.
+
+        >>> [name for name, variable in program.variables.items() if variable.is_output]
+        ['parity_left', 'done_left']
+        """
         return isinstance(self.start, Output)
 
     def admit(self, value: object) -> Value:
-        """The value as a member of the domain."""
+        """The value as a member of the domain.
+
+        >>> program.variables["parity"].admit(True)
+        1
+        """
         try:
             return self.domain.admit(value)
         except OutsideDomainError as error:
@@ -212,7 +238,11 @@ class Variable:
             raise escape from None
 
     def snap(self, value: Value) -> Value:
-        """What the MLP sees of the value."""
+        """What the MLP sees of the value.
+
+        >>> parity.by_sum(2).variables["share"].snap(0.4)  # of the buckets 1/3, 1/2 and 1
+        0.3333333333333333
+        """
         if isinstance(self.domain, Numerical):
             assert not isinstance(value, frozenset)
             return self.domain.snap(value)

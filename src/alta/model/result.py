@@ -14,7 +14,14 @@ from alta.model.weights import Array, Weights
 @dataclass(frozen=True, eq=False)
 class ModelRun:
     """What a model gives for one input. `residual` holds the residual stream at the start and after each sub-layer, if
-    it was asked for."""
+    it was asked for.
+
+    >>> found = model.run(["START", "1", "0"], residual=True)
+    >>> found.outputs, found.layers, found.halted
+    ((0, 1, 1), 2, True)
+    >>> found.logits.shape, len(found.residual), found.residual[0].shape
+    ((3, 2), 5, (3, 9))
+    """
 
     outputs: tuple[int | float, ...]
     layers: int
@@ -25,7 +32,13 @@ class ModelRun:
 
 @dataclass(frozen=True)
 class ModelGeneration:
-    """What a causal model has written after a prompt, and how many layers each token took."""
+    """What a causal model has written after a prompt, and how many layers each token took.
+
+    >>> scratchpad = alta.compile(parity.scratchpad())
+    >>> written = scratchpad.generate(["START", "1", "0", "="], stop="END")
+    >>> written.tokens, written.stopped, written.layers
+    (('1', '1', 'END'), True, (4, 4, 4))
+    """
 
     prompt: tuple[Token, ...]
     tokens: tuple[Token, ...]

@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("PyTorch is not installed: pip install 'alta[torch]'", name="torch") from error
 from torch import Tensor, nn
 
+from alta.displayed import Displayed
 from alta.errors import EndlessError, InputError
 from alta.model.generation import generate
 from alta.model.inputs import Token, check_batch, check_format, encode, most_layers
@@ -47,8 +48,12 @@ class TorchRun:
     residual: tuple[Tensor, ...] = field(default=(), repr=False)  # each (batch, position, dim)
 
 
-class TorchModel(nn.Module):
-    """A Transformer in PyTorch. `Model.to_torch` makes one, and `weights` is the way back."""
+class TorchModel(Displayed, nn.Module):
+    """A Transformer in PyTorch. `Model.to_torch` makes one, and `weights` is the way back.
+
+    >>> [name for name, _ in model.to_torch().named_children()]
+    ['token_embedding', 'blocks', 'output', 'halt']
+    """
 
     def __init__(self, weights: Weights, dtype: str = "float32", device: str | torch.device = "cpu") -> None:
         super().__init__()
@@ -63,7 +68,12 @@ class TorchModel(nn.Module):
 
     @property
     def weights(self) -> Weights:
-        """The parameters as they are now, to verify, save, or run in NumPy."""
+        """The parameters as they are now, to verify, save, or run in NumPy.
+
+        >>> twin = model.to_torch()
+        >>> alta.verify(alta.Model(twin.weights)) == alta.verify(model)
+        True
+        """
         frame, positions, halt = self._frame, self.position_embedding, self.halt
         blocks = list(self.blocks)
         return replace(
@@ -76,7 +86,12 @@ class TorchModel(nn.Module):
         )
 
     def save(self, path: str | Path) -> None:
-        """Writes the model to one safetensors file; `alta.load` reads it."""
+        """Writes the model to one safetensors file; `alta.load` reads it.
+
+        >>> model.to_torch().save("parity.safetensors")
+        >>> alta.load("parity.safetensors").run(["START", "1", "0"]).outputs
+        (0, 1, 1)
+        """
         save(self.weights, path)
 
     def forward(
@@ -89,7 +104,13 @@ class TorchModel(nn.Module):
     ) -> TorchRun:
         """Runs a batch of token indices (batch, position), each sequence until all its positions have halted, for at
         most `max_layers` layers. `lengths` (batch) tells sequences from padding. Sequences that have halted leave the
-        batch."""
+        batch.
+
+        >>> import torch
+        >>> found = model.to_torch()(torch.tensor([[2, 1, 0], [2, 1, 1]]))
+        >>> found.logits.shape, found.layers
+        (torch.Size([2, 3, 2]), tensor([2, 2]))
+        """
         most = most_layers(self._frame, max_layers)
         lengths = self._check(tokens, lengths)
         with self._exactly():
@@ -135,13 +156,21 @@ class TorchModel(nn.Module):
         return TorchRun(self.logits(final), layers, halted, tuple(kept))
 
     def run(self, inputs: Iterable[Token], max_layers: int | None = None, *, residual: bool = False) -> ModelRun:
-        """Runs one input, as `Model.run` does, and gives back NumPy arrays."""
+        """Runs one input, as `Model.run` does, and gives back NumPy arrays.
+
+        >>> model.to_torch().run(["START", "1", "0"]).outputs
+        (0, 1, 1)
+        """
         return self.run_batch([inputs], max_layers, residual=residual)[0]
 
     def run_batch(
         self, batch: Iterable[Iterable[Token]], max_layers: int | None = None, *, residual: bool = False
     ) -> list[ModelRun]:
-        """The same for many inputs, of different lengths: those of like length side by side."""
+        """The same for many inputs, of different lengths: those of like length side by side.
+
+        >>> [found.outputs for found in model.to_torch().run_batch([["START"], ["START", "1", "1"]])]
+        [(0,), (0, 1, 0)]
+        """
         rows = [encode(self._frame, inputs) for inputs in check_batch(batch)]
         order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
         runs: dict[int, ModelRun] = {}
@@ -174,12 +203,21 @@ class TorchModel(nn.Module):
         max_layers: int | None = None,
         cached: bool = True,
     ) -> ModelGeneration:
-        """Lets a causal model write, token by token, as `Model.generate` does."""
+        """Lets a causal model write, token by token, as `Model.generate` does.
+
+        >>> twin = alta.compile(parity.scratchpad()).to_torch()
+        >>> twin.generate(["START", "1", "1", "="], stop="END").tokens
+        ('1', '0', 'END')
+        """
         with torch.no_grad(), self._exactly():
             return generate(self, prompt, stop, max_tokens, max_layers, cached)
 
     def embed(self, tokens: Tensor | Sequence[int], first: int = 0) -> Tensor:
-        """The residual stream at the start, of tokens at the positions from `first` on. (…, position, dim)"""
+        """The residual stream at the start, of tokens at the positions from `first` on. (…, position, dim)
+
+        >>> model.to_torch().embed([2, 1]).shape
+        torch.Size([2, 9])
+        """
         rows = torch.as_tensor(tokens, dtype=torch.long, device=self.output.weight.device)
         z: Tensor = self.token_embedding(rows)
         if self.position_embedding is not None:
@@ -189,28 +227,54 @@ class TorchModel(nn.Module):
     def layer(
         self, index: int, z: Tensor, context: Context | None = None, there: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The residual stream after attention, and after the MLP."""
+        """The residual stream after attention, and after the MLP.
+
+        >>> twin = model.to_torch()
+        >>> attended, after = twin.layer(0, twin.embed([2, 1, 0]))
+        >>> attended.shape, after.shape
+        (torch.Size([3, 9]), torch.Size([3, 9]))
+        """
         found: tuple[Tensor, Tensor] = self._block(index)(z, context, there)
         return found
 
     def context(self, index: int, z: Tensor) -> Context:
-        """The keys and values of each head."""
+        """The keys and values of each head.
+
+        >>> twin = model.to_torch()
+        >>> (keys, values), _ = twin.context(0, twin.embed([2, 1, 0]))
+        >>> keys.shape, values.shape
+        (torch.Size([3, 1]), torch.Size([3, 2]))
+        """
         return self._block(index).attn.context(z)
 
     def halts(self, z: Tensor) -> Tensor:
-        """Which positions have halted."""
+        """Which positions have halted.
+
+        >>> twin = model.to_torch()
+        >>> twin.halts(twin.embed([2, 1, 0]))
+        tensor([ True, False, False])
+        """
         if self.halt is None:
             return torch.zeros(z.shape[:-1], dtype=torch.bool, device=z.device)
         found: Tensor = self.halt(z)[..., 0] > 0.5
         return found
 
     def logits(self, z: Tensor) -> Tensor:
-        """The read-out of each position. (…, position, logit)"""
+        """The read-out of each position. (…, position, logit)
+
+        >>> twin = model.to_torch()
+        >>> twin.logits(twin.embed([2, 1, 0])).argmax(dim=-1)
+        tensor([0, 1, 0])
+        """
         found: Tensor = self.output(z)
         return found
 
     def rows(self, number: int, width: int) -> Tensor:
-        """So many rows of zeros."""
+        """So many rows of zeros.
+
+        >>> model.to_torch().rows(2, 3).shape
+        torch.Size([2, 3])
+        """
         return self.output.weight.new_zeros((number, width))
 
     def _block(self, index: int) -> Block:

@@ -1,0 +1,1 @@
+"""What people look at: text for terminals, HTML for notebooks, figures."""
