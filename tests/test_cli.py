@@ -218,6 +218,48 @@ def test_minimal_and_predict(bits, tmp_path):
     assert data["accuracy"] == {"original": 1.0, "minimal": 1.0}
 
 
+def test_predictions_of_several_programs_by_several_groupings(bits, tmp_path):
+    short, long = bits
+    picture = tmp_path / "accuracy.svg"
+    names = ("parity-relative", "parity-sum")
+    arguments = ("predict", *names, "--train", short, "--test", long, "--by", "length", "--by", "ones")
+    printed = ok(*arguments, "--plot", str(picture))
+    assert picture.read_text().startswith("<?xml")
+    parts = [part.splitlines() for part in printed.split("\n\n")]
+    assert [part[0] for part in parts] == list(names)
+    assert [line.split()[:2] for line in parts[1] if line.startswith("by ")] == [["by", "length"], ["by", "ones"]]
+    rows = [line.split() for line in parts[1]]
+    assert ["7", "8", "100.0%", "0.0%"] in rows
+    assert ["9", "128", "100.0%", "94.5%"] in rows  # START and 8 bits
+    data = json.loads(ok(*arguments, "--json"))
+    assert list(data) == list(names)
+    assert data["parity-sum"]["groups"]["ones"][6] == {"group": 7, "inputs": 8, "original": 8, "minimal": 0}
+
+
+def test_draw(file, tmp_path):
+    for name, arguments in {
+        "trace.svg": ("trace", str(file), "|ab", "--variables", "last,done", "--layers", "0-1"),
+        "trace.pdf": ("trace", "parity-absolute", "101", "--positions", "0,2"),
+        "attention.png": ("attention", "addition", "95+7", "--heads", "a,b"),
+        "weights.svg": ("weights", "parity-sum", "--max-length", "9", "--parts", "share"),
+    }.items():
+        path = tmp_path / name
+        printed = ok("draw", *arguments, "-o", str(path))
+        assert printed == f"wrote {path}, {path.stat().st_size:,} bytes\n"
+    for arguments, message in (
+        (("trace", str(file), "|ab", "-o", "x.gif"), "figures are saved as NAME.svg, NAME.pdf or NAME.png"),
+        (("trace", str(file), "|ab", "--layers", "9", "-o", "x.svg"), "there is no layer 9 in this run; the last is 2"),
+        (("weights", "parity-sum", "-o", "x.svg"), "takes means over inputs of any length"),
+        (
+            ("weights", "addition", "--parts", "x", "-o", "x.svg"),
+            "there is no part 'x' of this model; parts: embeddings",
+        ),
+    ):
+        result = alta("draw", *arguments)
+        assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+        assert message in result.stderr
+
+
 def test_optimum_and_minimal_rules(bits):
     assert "no strict coordinate-wise local optimum" in ok("optimum", "parity-relative", bits[0], "--alpha", "3000")
     assert ok("optimum", "parity-relative", bits[0]).startswith("a strict coordinate-wise local optimum: 3 rules")
@@ -354,7 +396,7 @@ def test_options_mean_the_same_everywhere():
     for command in commands():
         for name, text in re.findall(r"(--[a-z-]+) .*?> +(.*?) +│", helped(*command)):
             if name in known:
-                known[name].add(text)
+                known[name].add(" ".join(text.split()))
     assert {name: len(texts) for name, texts in known.items()} == dict.fromkeys(shared, 1)
 
 

@@ -186,17 +186,40 @@ class Prediction(Displayed):
         number = sum(row[0] for row in self.groups.values())
         return f"<prediction: right on {self.accuracy:.1%} of {number:,} inputs; the original on {self.original:.1%}>"
 
-    def __str__(self) -> str:
-        lines = [f"minimal program: {self.minimal}", f"{'':16}  {'inputs':>9}  {'original':>9}  {'minimal':>9}"]
+    @property
+    def series(self) -> dict[str, dict[Hashable, tuple[int, int]]]:
+        """By group, how many inputs are right, and how many there are: with the original and the minimal program."""
+        groups = self.groups.items()
+        return {
+            "original": {group: (right, number) for group, (number, right, _) in groups},
+            "minimal": {group: (right, number) for group, (number, _, right) in groups},
+        }
+
+    def regrouped(self, by: Callable[[Any], Hashable]) -> Prediction:
+        """The same, with the groups together that `by` takes to one."""
+        groups: defaultdict[Hashable, list[int]] = defaultdict(lambda: [0, 0, 0])
+        for group, row in self.groups.items():
+            groups[by(group)] = [a + b for a, b in zip(groups[by(group)], row, strict=True)]
+        return replace(self, groups=_ordered(groups))
+
+    def table(self, title: str = "") -> str:
+        """Accuracy by group."""
+        lines = [f"{title:16}  {'inputs':>9}  {'original':>9}  {'minimal':>9}"]
         for group, (number, original, small) in self.groups.items():
             lines.append(f"{group!s:16}  {number:9,}  {original / number:9.1%}  {small / number:9.1%}")
         if len(self.groups) > 1:
             number = sum(row[0] for row in self.groups.values())
             lines.append(f"{'all':16}  {number:9,}  {self.original:9.1%}  {self.accuracy:9.1%}")
-        if self.failures:
-            lines.append("the first that fail:")
-            lines += [f"  {failure}" for failure in self.failures]
         return "\n".join(lines)
+
+    @property
+    def first_failures(self) -> str:
+        """The first inputs that fail, and why."""
+        return "\n".join(("the first that fail:", *(f"  {failure}" for failure in self.failures)))
+
+    def __str__(self) -> str:
+        lines = [f"minimal program: {self.minimal}", self.table()]
+        return "\n".join([*lines, self.first_failures] if self.failures else lines)
 
 
 def predict(
@@ -239,9 +262,14 @@ def predict(
         row[2] += good[1]
         if not good[1] and len(wrong) < failures:
             wrong.append(Failure(tokens, _reasons(small.coverage, tokens, max_layers, other)))
+    return Prediction(small, _ordered(groups), tuple(wrong))
+
+
+def _ordered(groups: Mapping[Hashable, Sequence[int]]) -> dict[Hashable, tuple[int, int, int]]:
+    """Numbers in their order, then others in that of their names."""
     numbers = [group for group in groups if isinstance(group, int | float)]
     ordered = [*sorted(numbers), *sorted((group for group in groups if group not in numbers), key=str)]
-    return Prediction(small, {group: tuple(groups[group]) for group in ordered}, tuple(wrong))  # type: ignore[misc]
+    return {group: tuple(groups[group]) for group in ordered}  # type: ignore[misc]
 
 
 def _is_right(

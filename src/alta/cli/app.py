@@ -101,6 +101,23 @@ def chosen_names(text: str | None, known: Collection[str]) -> list[str] | None:
     return names
 
 
+def numbers(text: str | None, known: range, what: str) -> list[int] | None:
+    """The numbers in a text like 0,3-5; None for no text."""
+    if text is None:
+        return None
+    numbers: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        ends = [low.strip(), (high or low).strip()]
+        if not all(end.isascii() and end.isdigit() for end in ends) or int(ends[0]) > int(ends[1]):
+            raise InputError(f"{what}s are written like 0,3-5; got {text!r}")
+        for end in map(int, ends):
+            if end not in known:
+                raise InputError(f"there is no {what} {end} in this run; the last is {known.stop - 1}")
+        numbers.extend(range(int(ends[0]), int(ends[1]) + 1))
+    return numbers
+
+
 def plain(value: Cell) -> Any:
     """The value as JSON has it."""
     if isinstance(value, Missing):

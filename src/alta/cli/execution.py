@@ -16,6 +16,7 @@ from alta.cli.app import (
     app,
     chosen_names,
     colored,
+    numbers,
     plain,
     print_json,
     terminal_width,
@@ -23,7 +24,7 @@ from alta.cli.app import (
 from alta.cli.programs import rule_data
 from alta.cli.source import Source
 from alta.compiler.compile import compile
-from alta.errors import CompileError, InputError, VerificationError
+from alta.errors import CompileError, VerificationError
 from alta.interpreter.run import generate, run
 from alta.interpreter.trace import Run, State
 from alta.language.program import Token
@@ -71,8 +72,8 @@ def run_program(
         return
     chosen = {
         "variables": chosen_names(variables, source.program.variables),
-        "positions": _numbers(positions, range(len(result.outputs)), "position"),
-        "layers": _numbers(layers, range(result.layers + 1), "layer"),
+        "positions": numbers(positions, range(len(result.outputs)), "position"),
+        "layers": numbers(layers, range(result.layers + 1), "layer"),
     }
     if trace is not False:
         table = result.trace.table(**chosen, width=terminal_width(), color=colored())  # type: ignore[arg-type]
@@ -164,22 +165,6 @@ def _print_run(result: Run, decoded: str | None, transformer: Model | str, trace
             **({"trace": _trace_data(result)} if trace else {}),
         }
     )
-
-
-def _numbers(text: str | None, known: range, what: str) -> list[int] | None:
-    if text is None:
-        return None
-    numbers: list[int] = []
-    for part in text.split(","):
-        low, _, high = part.partition("-")
-        ends = [low.strip(), (high or low).strip()]
-        if not all(end.isascii() and end.isdigit() for end in ends) or int(ends[0]) > int(ends[1]):
-            raise InputError(f"{what}s are written like 0,3-5; got {text!r}")
-        for end in map(int, ends):
-            if end not in known:
-                raise InputError(f"there is no {what} {end} in this run; the last is {known.stop - 1}")
-        numbers.extend(range(int(ends[0]), int(ends[1]) + 1))
-    return numbers
 
 
 def _trace_data(result: Run) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, replace
 from enum import StrEnum
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +27,7 @@ from alta.cli.app import (
     LayersOption,
     ProgramArgument,
     app,
+    colored,
     plain,
     print_json,
 )
@@ -35,6 +38,8 @@ from alta.compiler.compile import compile
 from alta.errors import InputError
 from alta.language.program import Token
 from alta.language.record import to_data
+from alta.show.figures import accuracy, save
+from alta.terminal import paint
 
 ProgramsArgument = Annotated[
     list[str], typer.Argument(metavar="PROGRAM...", help=PROGRAM_HELP, autocompletion=complete_program)
@@ -54,7 +59,7 @@ class Grouping(StrEnum):
     NONE = "none"
 
 
-GROUPINGS: dict[Grouping, Callable[[Sequence[Token]], Hashable]] = {
+GROUPINGS: dict[Grouping, Callable[[Sequence[Token]], int | str]] = {
     Grouping.LENGTH: len,
     Grouping.ONES: lambda tokens: sum(str(token) == "1" for token in tokens),
     Grouping.NONE: lambda _: "test",
@@ -120,7 +125,12 @@ def print_minimal(
     if output is not None:
         _save(found, output)
     if test is not None:
-        _print_prediction(predict(source.program, found, source.data(test), most, by=GROUPINGS[Grouping.NONE]), as_json)
+        ways = [Grouping.NONE]
+        right = predict(source.program, found, source.data(test), most, by=partial(_groups, ways))
+        if as_json:
+            print_json(_prediction_data(right, ways))
+        else:
+            print(right.regrouped(itemgetter(0)))
     elif as_json:
         print_json(_minimal_data(found))
     else:
@@ -130,27 +140,61 @@ def print_minimal(
 @app.command(
     "predict",
     rich_help_panel=LEARNING,
-    epilog="Example: [bold]alta predict parity-sum --train short.txt --test long.txt --by ones --plot ones.svg[/]",
+    epilog="Examples: [bold]alta predict parity-sum --train short.txt --test long.txt --by ones[/]; "
+    "[bold]alta predict parity-relative parity-sum --train short.txt --test long.txt --by length --by ones "
+    "--plot accuracy.svg[/]",
 )
 def print_prediction(
-    program: ProgramArgument,
+    programs: ProgramsArgument,
     train: TrainOption,
     test: Annotated[str, typer.Option("--test", help=DATA_HELP, autocompletion=complete_data)],
-    by: Annotated[Grouping, typer.Option(help="What test inputs are grouped by.")] = Grouping.LENGTH,
+    by: Annotated[
+        list[Grouping] | None, typer.Option(help="What test inputs are grouped by: length, if nothing is given.")
+    ] = None,
     max_layers: LayersOption = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw accuracy by group to this file. Needs matplotlib.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw accuracy by group: a column for each program, a row for each --by.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict where a Transformer trained on some data may go wrong.
 
     That is where the minimal program of the training data does, on test data; with the first inputs that fail, and why.
     """
-    source = Source(program)
-    batches = source.data(train), source.data(test)
-    found = predict(source.program, *batches, source.layers(max_layers), by=GROUPINGS[by])
+    ways = list(dict.fromkeys(by or [Grouping.LENGTH]))
+    found: dict[str, Prediction] = {}
+    seen: dict[str, dict[str, float]] = {}
+    for name in programs:
+        source = Source(name)
+        given, new = source.data(train), source.data(test)
+        found[name] = predict(source.program, given, new, source.layers(max_layers), by=partial(_groups, ways))
+        counted = [way for way in ways if way is not Grouping.NONE and given]
+        seen[name] = {way.value: max(float(GROUPINGS[way](tokens)) for tokens in given) for way in counted}
     if plot is not None:
-        draw(found, plot, by)
-    _print_prediction(found, as_json)
+        panels = {
+            name: {way.value: one.regrouped(itemgetter(i)).series for i, way in enumerate(ways)}
+            for name, one in found.items()
+        }
+        save(accuracy(panels, seen=seen), plot)
+    if as_json:
+        data = {name: _prediction_data(one, ways) for name, one in found.items()}
+        print_json(data if len(programs) > 1 else data[programs[0]])
+        return
+    for number, (name, one) in enumerate(found.items()):
+        if len(programs) > 1:
+            print("\n" * (number > 0) + paint(name, "title", colored()))
+        if len(ways) == 1:
+            print(one.regrouped(itemgetter(0)))
+            continue
+        print(f"minimal program: {one.minimal}")
+        for i, way in enumerate(ways):
+            print(one.regrouped(itemgetter(i)).table(f"by {way.value}"))
+        if one.failures:
+            print(one.first_failures)
+
+
+def _groups(ways: Sequence[Grouping], tokens: Sequence[Token]) -> tuple[Hashable, ...]:
+    return tuple(GROUPINGS[way](tokens) for way in ways)
 
 
 @app.command(
@@ -211,38 +255,19 @@ def print_optimum(
     print_json({"optimum": found.is_optimum, "rules": len(found.on), "failing": failing})
 
 
-def draw(found: Prediction, path: Path, by: Grouping) -> None:
-    """Accuracy by group, of the program and of its minimal version."""
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise InputError("plots need matplotlib: pip install 'alta[plot]'") from None
-    figure = Figure(figsize=(6, 3.6), layout="constrained")
-    axes = figure.subplots()
-    groups = [str(group) for group in found.groups]
-    for label, column in (("original", 1), ("minimal", 2)):
-        axes.plot(groups, [row[column] / row[0] for row in found.groups.values()], marker=".", label=label)
-    axes.set(xlabel=f"by {by.value}", ylabel="accuracy", ylim=(-0.03, 1.03))
-    axes.set_xticks(groups[:: max(len(groups) // 12, 1)])
-    axes.grid(alpha=0.3)
-    axes.legend()
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{str(path)!r} cannot be drawn: {error}") from None
-
-
-def _print_prediction(found: Prediction, as_json: bool) -> None:
-    if not as_json:
-        print(found)
-        return
-    groups = [
-        {"group": group, "inputs": number, "original": original, "minimal": small}
-        for group, (number, original, small) in found.groups.items()
-    ]
+def _prediction_data(found: Prediction, ways: Sequence[Grouping]) -> dict[str, Any]:
+    """With one way of grouping, its groups; with several, those of each."""
+    groups = {
+        way.value: [
+            {"group": group, "inputs": number, "original": original, "minimal": small}
+            for group, (number, original, small) in found.regrouped(itemgetter(i)).groups.items()
+        ]
+        for i, way in enumerate(ways)
+    }
     failures = [{"inputs": failure.inputs, "reasons": failure.reasons} for failure in found.failures]
     accuracy = {"original": found.original, "minimal": found.accuracy}
-    print_json({"accuracy": accuracy, **_minimal_data(found.minimal), "groups": groups, "failures": failures})
+    kept = groups if len(ways) > 1 else groups[ways[0].value]
+    return {"accuracy": accuracy, **_minimal_data(found.minimal), "groups": kept, "failures": failures}
 
 
 def _minimal_data(found: Minimal) -> dict[str, Any]:
