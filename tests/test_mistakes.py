@@ -417,6 +417,20 @@ def test_mistake(mistake, message):
         mistake()
 
 
+def test_mistakes_that_do_not_depend_on_each_other_are_told_together():
+    heads = {"h": qkv("q", "a", "a"), "g": qkv("n", "a", "b")}
+    with pytest.raises(AltaError, match="head 'h' reads 'q'") as error:
+        build(heads=heads, output_name="z", halt=halt_spec("a", 3))
+    assert [note.split(":")[0] for note in error.value.__notes__] == [
+        "head 'g'",
+        "the program's output is 'z', which is not a variable; variables",
+        "halting waits for a value that 'a' never has",
+    ]
+    with pytest.raises(AltaError, match="'c' cannot start everywhere") as error:
+        build(add={"c": var(2, default=2), "d": 3})
+    assert error.value.__notes__ == ["variable 'd' is 3; declare it with var, numeric_var or set_var"]
+
+
 def test_there_are_many_rows():
     assert len(MISTAKES) >= 40
     assert len({name for name, _, _ in MISTAKES}) == len(MISTAKES)

@@ -305,9 +305,22 @@ def test_every_kind_of_thing_has_a_report():
         describe(3)
 
 
-def test_check_in_colour(tmp_path: Path):
-    path = tmp_path / "largest.py"
-    assert "next: alta check" in piped("new", str(path), width=80)
-    seen = on_a_terminal("check", str(path), width=160)
-    assert seen.startswith("\x1b[32mok\x1b[0m       2 variables, 2 heads, 5 tokens; inputs of any length\n")
-    assert "\x1b[33mnote\x1b[0m" in seen
+CHECK_80 = """\
+\x1b[32mok     \x1b[0m  2 variables, 2 heads, 5 tokens; inputs of any length
+\x1b[32mok     \x1b[0m  7 rules for largest, done, and 6 resets
+\x1b[32mok     \x1b[0m  halts where done is 1 at every position
+\x1b[33mnote   \x1b[0m  1,006 of 1,500 inputs that were tried stop with an error
+           0: layer 1, position 0: the MLP reads 'done_left', which is
+           UNDEFINED: its head reads no position
+\x1b[32mok     \x1b[0m  a Transformer, exact in float32 for inputs of any length: <model: 13
+         dims, 2 heads, MLP 13 wide, 103 parameters, float32>
+"""
+
+
+def test_check(tmp_path: Path):
+    path = str(tmp_path / "largest.py")
+    assert "next: alta check" in piped("new", path, width=80)
+    assert on_a_terminal("check", path, width=80) == CHECK_80
+    lines = COLOUR.sub("", CHECK_80).replace("\n           UNDEF", " UNDEF").replace("\n         dims", " dims")
+    assert COLOUR.sub("", on_a_terminal("check", path, width=160)) == lines
+    assert piped("check", path, width=80) == lines

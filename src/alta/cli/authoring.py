@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -21,11 +22,14 @@ from alta.cli.app import (
     app,
     colored,
     print_json,
+    terminal_width,
 )
 from alta.cli.completion import complete_data
 from alta.cli.source import Source
 from alta.errors import InputError, ProgramError
-from alta.terminal import paint
+from alta.terminal import pad, paint, printable, wrap
+
+INDENT = " " * 9
 
 STYLES = {Weight.OK: "good", Weight.NOTE: "note", Weight.PROBLEM: "bad"}
 
@@ -91,6 +95,12 @@ def check_program(
 
 
 def _print(found: Check) -> None:
+    width = terminal_width() if sys.stdout.isatty() else None
     for finding in found.findings:
-        word, rest = finding.weight.value, str(finding).removeprefix(finding.weight.value)
-        print(paint(word, STYLES[finding.weight], colored()) + rest)
+        word = pad(finding.weight.value, len(INDENT) - 2)
+        before = paint(word, STYLES[finding.weight], colored()) + "  "
+        for text, indent in ((finding.text, INDENT), *((detail, INDENT + "  ") for detail in finding.details)):
+            room = None if width is None else max(width - len(indent), 20)
+            lines = wrap(printable(text).split(" "), room, "")
+            print("\n".join((before + lines[0], *(indent + line for line in lines[1:]))))
+            before = INDENT + "  "

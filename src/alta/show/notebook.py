@@ -14,8 +14,8 @@ STYLE = """
 .alta .title { font-family: monospace; margin-bottom: 0.4em; }
 .alta .table { overflow-x: auto; margin-bottom: 0.8em; }
 .alta table { border-collapse: collapse; margin: 0; font-size: 90%; }
-.alta caption { text-align: left; font-weight: bold; caption-side: top; color: inherit; padding: 0.2em 0; }
-.alta th, .alta td { text-align: left; vertical-align: top; padding: 0.15em 0.7em 0.15em 0; white-space: pre-wrap;
+.alta caption { text-align: left; font-weight: bold; caption-side: top; color: inherit; padding: 0.2em 0.45em; }
+.alta th, .alta td { text-align: left; vertical-align: top; padding: 0.15em 0.45em; white-space: pre-wrap;
   color: inherit; background: transparent; border: 0; border-bottom: 1px solid rgba(128, 128, 128, 0.25); }
 .alta .number { text-align: right; font-variant-numeric: tabular-nums; }
 .alta td.marked { font-weight: bold; background: rgba(86, 180, 233, 0.28); }
