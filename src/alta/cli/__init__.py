@@ -1,6 +1,6 @@
 """The command line: a file for each group of commands, `app` for what they share, `source` for what they are given."""
 
-from alta.cli import authoring, execution, learning, models, programs, training
+from alta.cli import authoring, execution, explore, learning, models, programs, training
 from alta.cli.app import main
 
-__all__ = ["authoring", "execution", "learning", "main", "models", "programs", "training"]
+__all__ = ["authoring", "execution", "explore", "learning", "main", "models", "programs", "training"]
