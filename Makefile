@@ -5,10 +5,10 @@ PIP = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # two workers, and no more threads than that
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-cluster bench docs format clean
+.PHONY: help demo test test-all test-browser test-cluster bench docs format clean
 
 help:  ## Show what there is to make
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -40,7 +40,7 @@ test: $(VENV)/.installed-dev  ## Install what tests need; lint, check types, run
 	$(BIN)/ruff check src tests benchmarks experiments docs/conf.py
 	$(BIN)/ruff format --check src tests benchmarks experiments docs/conf.py
 	$(BIN)/mypy
-	$(PYTEST) -m 'not slow and not cluster'
+	$(PYTEST) -m 'not slow and not cluster and not browser'
 
 test-all: test  ## The tests, and proofs that take minutes
 	$(PYTEST) -m slow
@@ -49,6 +49,13 @@ test-all: test  ## The tests, and proofs that take minutes
 
 test-cluster: $(VENV)/.installed-dev  ## The tests that start a Dask cluster on this machine
 	$(BIN)/pytest -m cluster
+
+test-browser: $(VENV)/.installed-dev  ## The tests that open pages in Chromium, with pictures in build/screenshots
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null || { \
+		command -v apt-get > /dev/null && test "$$(id -u)" = 0 && apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core > /dev/null; } || { \
+		echo 'make test-browser needs Chromium: install it, for instance with "apt-get install chromium" as root'; exit 1; }
+	$(BIN)/pytest -m browser
 
 bench: $(VENV)/.installed-dev  ## Measure, and make docs/performance.md (SCAN=tasks.txt.gz for the SCAN cases)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py benchmarks/results/cpu.json $(if $(SCAN),--scan $(SCAN))

@@ -120,6 +120,24 @@ def test_generate():
     assert len(data["layers"]) == 5
 
 
+def test_explore(tmp_path):
+    path = tmp_path / "trace.html"
+    printed = ok("explore", "addition-decoder", "95+7", "-o", str(path))
+    assert printed == f"6 positions, 4 layers\nsaved to {path}, {path.stat().st_size:,} bytes\n"
+    data = json.loads(ok("explore", "parity-sum", "101", "-o", str(path), "--json"))
+    assert data == {"file": str(path), "bytes": path.stat().st_size, "positions": 4, "layers": 1}
+    assert '"title":"parity-sum","caption":"101"' in path.read_text(encoding="utf-8")
+    model = str(tmp_path / "parity.safetensors")
+    ok("compile", "parity-relative", "-o", model)
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    result = alta("explore", model, "101", "-o", str(path), "--max-layers", "2", "--open", BROWSER=f"{browser} %s")
+    assert result.stdout.startswith("4 positions, 2 layers\n")
+    assert '"title":"parity.safetensors"' in path.read_text(encoding="utf-8")
+    assert (tmp_path / "opened").read_text().strip() == path.as_uri()
+
+
 def test_rules():
     printed = ok("rules", "parity-relative")
     assert "done=0 ∧ done_left=1 ⟹ done := 1" in printed
@@ -319,6 +337,9 @@ BAD = [
     (("compile", "addition", "-o", "model.bin"), "a model is saved as NAME.safetensors; got 'model.bin'"),
     (("compile", "addition", "-o", "no/such/folder.safetensors"), "cannot be written"),
     (("compile", "parity-relative", "-o", "x.safetensors", "--dtype", "int8"), "there is no number format 'int8'"),
+    (("explore", "addition", "1+2", "-o", "trace.txt"), "a page is saved as NAME.html; got 'trace.txt'"),
+    (("explore", "addition", "1+2", "-o", "no/such/folder.html"), "'no/such/folder.html' cannot be written"),
+    (("explore", "addition", "1+x", "-o", "x.html"), "a sum is written like 12+34"),
     (("verify", "addition", "--inputs", "nowhere.txt"), "'nowhere.txt' cannot be read"),
     (
         ("predict", "scan", "--train", "mcd1:dev", "--test", "mcd1:test"),

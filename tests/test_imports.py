@@ -26,7 +26,7 @@ ALLOWED = {
     "training": {"errors", "language", "interpreter", "compiler", "model", "analysis", "parallel"},
     "recipes": {"errors", "language", "programs", "training"},
     "show": {"errors", "terminal", "language", "interpreter", "compiler", "model", "analysis"},
-    "__init__": {"errors", "language", "interpreter", "compiler", "model", "analysis", "parallel"},
+    "__init__": {"errors", "language", "interpreter", "compiler", "model", "analysis", "parallel", "show"},
     "cli": {
         "errors",
         "terminal",

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from alta.interpreter.batch import BatchGeneration, BatchRun, generate_batch, run_batch, run_stream
     from alta.model.forward import Model, load
     from alta.model.result import ModelGeneration, ModelRun
+    from alta.show.explorer import Explorer, explore
 
 __version__ = "0.1.0"
 
@@ -70,6 +71,7 @@ __all__ = [
     "Coverage",
     "EndlessError",
     "ExecutionError",
+    "Explorer",
     "Generation",
     "Halt",
     "Head",
@@ -97,6 +99,7 @@ __all__ = [
     "VerificationError",
     "compile",
     "coverage",
+    "explore",
     "generate",
     "generate_batch",
     "halt_spec",
@@ -138,6 +141,8 @@ _LATER = {
     "optimum": "alta.analysis.optimum",
     "predict": "alta.analysis.minimal",
     "compile": "alta.compiler.compile",
+    "Explorer": "alta.show.explorer",
+    "explore": "alta.show.explorer",
     "load": "alta.model.forward",
     "verify": "alta.analysis.agreement",
 }

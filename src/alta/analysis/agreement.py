@@ -132,9 +132,13 @@ def _compare_position(
 ) -> None:
     """All is exact but means, which are rounded: as much as the certificate allows for."""
     program = encoding.program
-    defined = {name: value for name, value in assignment.items() if value is not UNDEFINED}
-    exact = encoding.vector({name: value for name, value in defined.items() if not isinstance(value, Fraction)})
-    for name, value in defined.items():
+    loose = {name: value for name, value in assignment.items() if value is UNDEFINED or isinstance(value, Fraction)}
+    exact = encoding.vector({name: value for name, value in assignment.items() if name not in loose})
+    for name in loose:
+        exact[encoding.layout.slices[name]] = vector[encoding.layout.slices[name]]
+    for name, value in (loose if np.array_equal(vector, exact) else assignment).items():
+        if value is UNDEFINED:
+            continue
         part = encoding.layout.slices[name]
         if isinstance(value, Fraction):
             read = program.heads[name].value

@@ -1,6 +1,6 @@
 """The command line: a file for each group of commands, `app` for what they share, `source` for what they are given."""
 
-from alta.cli import authoring, draw, execution, learning, models, programs, training
+from alta.cli import authoring, draw, execution, explore, learning, models, programs, training
 from alta.cli.app import main
 
-__all__ = ["authoring", "draw", "execution", "learning", "main", "models", "programs", "training"]
+__all__ = ["authoring", "draw", "execution", "explore", "learning", "main", "models", "programs", "training"]
