@@ -101,7 +101,7 @@ def train_trace(
     output: DirectoryOption,
     hidden_layers: Annotated[int, typer.Option(min=1, help="Hidden layers of the MLP.")] = 2,
     hidden: HiddenOption = None,
-    activation: Annotated[str, typer.Option(help="relu, gelu or tanh; relu can be saved as a model.")] = "relu",
+    mlp_activation: Annotated[str, typer.Option(help="relu, gelu or tanh; relu can be saved as a model.")] = "relu",
     noise: Annotated[float, typer.Option(min=0, help="The standard deviation of noise on MLP inputs.")] = 0.1,
     max_layers: LayersOption = None,
     steps: StepsOption = None,
@@ -119,7 +119,7 @@ def train_trace(
         "max_layers": max_layers,
         "hidden_layers": hidden_layers,
         "hidden": hidden or 128,
-        "activation": activation,
+        "activation": mlp_activation,
         "noise": noise,
     }
     settings = _settings(steps, batch, learning_rate, optimizer, precision, seed)

@@ -85,14 +85,19 @@ def by_sum(max_ones: int = 256) -> Program:
 def by_count(max_ones: int = 256, scale: float = 1) -> Program:
     """Like `by_sum`, but the count is a variable of its own: set in the first layer, reduced modulo 2 in the second.
 
-    It has no halting condition: run it for two layers. With a `scale`, shares are so many times as large, and as far
-    apart, which an MLP that learns from noisy inputs needs.
+    It has no halting condition: run it for two layers. What the second layer does must not depend on what its head
+    reads, so the query then asks for zeros, of which START is none. An MLP that has learned this program is not quite
+    exact, and would make a different share of what was counted. With a `scale`, shares are so many times as large, and
+    as far apart, which an MLP that learns from noisy inputs needs.
     """
 
     def mlp(z: Any) -> None:
-        z["parity"] = z["num_ones"] % 2
-        if z["num_ones"] == 0:  # no other count is ever overwritten; without this line, rules for all of them are made
-            z["num_ones"] = round(scale / z["share"]) - 1
+        if z["one"]:
+            if z["num_ones"] == 0:  # as it is; without this line, rules for all counts that it never has are made
+                z["num_ones"] = round(scale / z["share"]) - 1
+            z["one"] = 0
+        else:
+            z["parity"] = z["num_ones"] % 2
 
     return program_spec(
         variables={"parity": var(2), "num_ones": var(max_ones + 1), **_counting_variables(scale)},

@@ -22,7 +22,7 @@ from alta.training.loop import Recipe, generator
 from alta.training.traces import TraceDataset
 
 UNDEFINED_RANGE = 10.0
-"""What is UNDEFINED is drawn evenly from minus this to this."""
+"""What is UNDEFINED is drawn evenly from minus this to this, or as far as the largest number that stands there."""
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh}
 
@@ -189,7 +189,8 @@ class TraceTask:
         share = torch.rand(shape, generator=random, device=device, dtype=torch.float64)
         rows = torch.searchsorted(ends, share * ends[-1], right=True).clamp_(max=len(ends) - 1)
         given = inputs[rows]
-        anything = torch.rand(given.shape, generator=random, device=device).mul_(2).sub_(1).mul_(UNDEFINED_RANGE)
+        reach = inputs.abs().amax(dim=0).clamp_(min=UNDEFINED_RANGE)
+        anything = torch.rand(given.shape, generator=random, device=device).mul_(2).sub_(1).mul_(reach)
         given = torch.where(undefined[rows], anything, given)
         given += torch.randn(given.shape, generator=random, device=device).mul_(self.noise)
         return {"given": given, "wanted": outputs[rows]}
