@@ -9,7 +9,7 @@ import random_programs
 
 import alta
 from alta import halt_spec, numeric_var, program_spec, qkv, run_batch, set_var, v_relative, var
-from alta.analysis.check import Weight, check
+from alta.analysis.check import Severity, check
 from alta.analysis.reach import held, matches, needed, possible
 from alta.programs import BUNDLED, parity
 
@@ -37,7 +37,7 @@ def set_to(name, value):
 
 def test_a_program_without_a_blemish():
     found = check(small(set_to("a", 1), variables={"a": var(2, input_init_fn=lambda token: token)}))
-    assert {finding.weight for finding in found.findings} == {Weight.OK}
+    assert {finding.severity for finding in found.findings} == {Severity.OK}
     assert "1 variable, 0 heads, 2 tokens; inputs of any length" in str(found)
     assert "1 rule for a, and 0 resets" in str(found)
     assert "halt within 200 layers, without an error" in str(found)
@@ -121,6 +121,12 @@ def test_what_max_length_is_needed():
     with pytest.raises(alta.CompileError):
         alta.compile(parity.by_sum(20), max_length=longest + 1)
     assert "up to 30 tokens" in said(parity.by_sum(20), max_layers=1, max_length=30)
+
+
+def test_means_over_a_few_positions_need_no_max_length():
+    variables = {"n": numeric_var((0, 1), input_init_fn=lambda token: token), "a": var(2)}
+    program = small(set_to("a", 1), variables=variables, heads={"near": v_relative("n", -1)}, halt=None)
+    assert "exact in float32 for inputs of any length" in said(program)
 
 
 def test_a_program_without_a_transformer():

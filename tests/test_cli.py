@@ -522,7 +522,7 @@ def test_check_with_inputs(tmp_path, file):
     assert "problem  1 of 2 inputs given stop with an error\n           a b: layer 1, position 0" in result.stdout
     data = json.loads(alta("check", str(file), "--inputs", str(bad), "--json").stdout)
     assert data["problems"] == 1
-    assert {finding["weight"] for finding in data["findings"]} == {"ok", "problem"}
+    assert {finding["severity"] for finding in data["findings"]} == {"ok", "problem"}
 
 
 def test_show():

@@ -179,6 +179,7 @@ def test_every_public_object_says_what_it_is_in_one_short_line(things):
         "BatchGeneration": alta.generate_batch(causal, [prompt], stop="END")[0],
         "BatchRun": alta.run_batch(program, inputs, fired=True, trace=True)[0],
         "Constraint": rule.antecedent[0],
+        "Explorer": alta.explore(program, inputs[0]),
         "Generation": alta.generate(causal, prompt, stop="END"),
         "Halt": program.halt,
         "Head": program.heads["a"],

@@ -32,7 +32,7 @@ KINDS = 3
 """Of errors that differ, and of traps, so many are shown."""
 
 
-class Weight(StrEnum):
+class Severity(StrEnum):
     """How much a finding matters."""
 
     OK = "ok"
@@ -44,12 +44,12 @@ class Weight(StrEnum):
 class Finding:
     """One thing to know of a program, with what to do about it."""
 
-    weight: Weight
+    severity: Severity
     text: str
     details: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join((f"{self.weight.value:7}  {self.text}", *(f"{'':9}  {detail}" for detail in self.details)))
+        return "\n".join((f"{self.severity.value:7}  {self.text}", *(f"{'':9}  {detail}" for detail in self.details)))
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ class Check:
     @property
     def problems(self) -> tuple[Finding, ...]:
         """What keeps the program from being used as it is meant."""
-        return tuple(finding for finding in self.findings if finding.weight is Weight.PROBLEM)
+        return tuple(finding for finding in self.findings if finding.severity is Severity.PROBLEM)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.findings))
 
     def __repr__(self) -> str:
-        counts = Counter(finding.weight for finding in self.findings)
-        return f"<check: {counts[Weight.PROBLEM]} problems, {counts[Weight.NOTE]} notes>"
+        counts = Counter(finding.severity for finding in self.findings)
+        return f"<check: {counts[Severity.PROBLEM]} problems, {counts[Severity.NOTE]} notes>"
 
 
 def check(
@@ -97,11 +97,11 @@ def check(
 
 
 def _ok(text: str) -> Finding:
-    return Finding(Weight.OK, text)
+    return Finding(Severity.OK, text)
 
 
 def _note(text: str, details: tuple[str, ...] = ()) -> Finding:
-    return Finding(Weight.NOTE, text, details)
+    return Finding(Severity.NOTE, text, details)
 
 
 def _shape(program: Program) -> Iterator[Finding]:
@@ -138,7 +138,7 @@ def _unused(program: Program) -> Iterator[Finding]:
                 yield _note(f"{name!r} never gets above {most}; range={most + 1} is enough")
     if (halt := program.halt) and halt.value not in values[halt.variable]:
         text = f"{halt.variable!r} never becomes {format_value(halt.value)}, so no input of a token or more halts"
-        yield Finding(Weight.PROBLEM, f"{text}; set it in the MLP")
+        yield Finding(Severity.PROBLEM, f"{text}; set it in the MLP")
     never = sum(not possible(rule, values) for rule in rules.core)
     if never:
         yield _note(f"{never:,} of {count(len(rules.core), 'rule')} can never fire: their values are never held")
@@ -154,7 +154,7 @@ def _tried(
     most = max_layers if max_layers is not None else 8 if program.halt is None else LAYERS
     runs = _try_short(program, most, seed) if inputs is None else _run(program, inputs, most)
     what = f"of {count(len(runs), 'input')} {'that were tried' if inputs is None else 'given'}"
-    weight = Weight.NOTE if inputs is None else Weight.PROBLEM
+    severity = Severity.NOTE if inputs is None else Severity.PROBLEM
     kinds: defaultdict[tuple[type, str], list[_Tried]] = defaultdict(list)
     waiting: list[Sequence[Token]] = []
     for tokens, run in runs:
@@ -164,11 +164,11 @@ def _tried(
             waiting.append(tokens)
     if waiting:
         text = f"{len(waiting):,} {what} had not halted after {count(most, 'layer')}"
-        yield Finding(weight, text, (_text(min(waiting, key=len)),))
+        yield Finding(severity, text, (_text(min(waiting, key=len)),))
     if kinds:
         shortest_of = [min(kind, key=lambda one: len(one[0])) for kind in sorted(kinds.values(), key=len, reverse=True)]
         details = _some(f"{_text(tokens)}: {run.error}" for tokens, run in shortest_of)
-        yield Finding(weight, f"{sum(map(len, kinds.values())):,} {what} stop with an error", details)
+        yield Finding(severity, f"{sum(map(len, kinds.values())):,} {what} stop with an error", details)
     if not waiting and not kinds:
         ends = "run" if program.halt is None else f"halt within {count(most, 'layer')},"
         yield _ok(f"all {what} {ends} without an error")
@@ -199,6 +199,12 @@ def _run(program: Program, inputs: Iterable[Sequence[Token]], most: int) -> list
 
 
 def _compiled(program: Program, dtype: str, max_length: int | None) -> Iterator[Finding]:
+    found = _attempt(program, dtype, max_length)
+    if isinstance(found, Model):
+        bound = found.weights.max_length
+        length = "any length" if bound is None else f"up to {bound:,} tokens"
+        yield _ok(f"a Transformer, exact in {dtype} for inputs of {length}: {found!r}")
+        return
     takes_means = any(isinstance(program.variables[name].domain, Numerical) for name in program.heads)
     if takes_means and program.positions is None and max_length is None:
         longest = _longest(program, dtype)
@@ -207,16 +213,10 @@ def _compiled(program: Program, dtype: str, max_length: int | None) -> Iterator[
             text = f"it takes means, so compile needs a max_length, of up to {longest:,} in {dtype}"
             yield _note(f"a Transformer for inputs of a bounded length: {text}", (repr(model),))
             return
-        max_length = 1
-    found = _attempt(program, dtype, max_length)
-    if isinstance(found, Model):
-        bound = found.weights.max_length
-        length = "any length" if bound is None else f"up to {bound:,} tokens"
-        yield _ok(f"a Transformer, exact in {dtype} for inputs of {length}: {found!r}")
-        return
-    wider = isinstance(_attempt(program, "float64", max_length), Model)
+        found = _attempt(program, dtype, max_length=1)
+    wider = isinstance(_attempt(program, "float64", max_length or 1), Model)
     way_out = "; in float64 there is one: compile(program, dtype='float64')" if wider else ""
-    yield Finding(Weight.PROBLEM, f"no Transformer in {dtype}: {found}{way_out}")
+    yield Finding(Severity.PROBLEM, f"no Transformer in {dtype}: {found}{way_out}")
 
 
 def _attempt(program: Program, dtype: str, max_length: int | None) -> Model | CompileError:

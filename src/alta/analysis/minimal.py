@@ -188,7 +188,12 @@ class Prediction(Displayed):
 
     @property
     def series(self) -> dict[str, dict[Hashable, tuple[int, int]]]:
-        """By group, how many inputs are right, and how many there are: with the original and the minimal program."""
+        """By group, how many inputs are right, and how many there are: with the original and the minimal program.
+
+        >>> found = alta.predict(program, train=[["START", "1", "0"]], test=[["START", "1"], ["START", "1", "1"]])
+        >>> found.series["minimal"]
+        {2: (1, 1), 3: (0, 1)}
+        """
         groups = self.groups.items()
         return {
             "original": {group: (right, number) for group, (number, right, _) in groups},
@@ -196,14 +201,27 @@ class Prediction(Displayed):
         }
 
     def regrouped(self, by: Callable[[Any], Hashable]) -> Prediction:
-        """The same, with the groups together that `by` takes to one."""
+        """The same, with the groups together that `by` takes to one.
+
+        >>> found = alta.predict(program, train=[["START", "1", "0"]], test=[["START", "1"], ["START", "1", "1"]])
+        >>> found.regrouped(lambda length: "long" if length > 2 else "short").groups
+        {'long': (1, 1, 0), 'short': (1, 1, 1)}
+        """
         groups: defaultdict[Hashable, list[int]] = defaultdict(lambda: [0, 0, 0])
         for group, row in self.groups.items():
             groups[by(group)] = [a + b for a, b in zip(groups[by(group)], row, strict=True)]
         return replace(self, groups=_ordered(groups))
 
     def table(self, title: str = "") -> str:
-        """Accuracy by group."""
+        """Accuracy by group.
+
+        >>> found = alta.predict(program, train=[["START", "1", "0"]], test=[["START", "1"], ["START", "1", "1"]])
+        >>> print(found.table("length"))
+        length               inputs   original    minimal
+        2                         1     100.0%     100.0%
+        3                         1     100.0%       0.0%
+        all                       2     100.0%      50.0%
+        """
         lines = [f"{title:16}  {'inputs':>9}  {'original':>9}  {'minimal':>9}"]
         for group, (number, original, small) in self.groups.items():
             lines.append(f"{group!s:16}  {number:9,}  {original / number:9.1%}  {small / number:9.1%}")
@@ -214,7 +232,13 @@ class Prediction(Displayed):
 
     @property
     def first_failures(self) -> str:
-        """The first inputs that fail, and why."""
+        """The first inputs that fail, and why.
+
+        >>> found = alta.predict(program, train=[["START", "1", "0"]], test=[["START", "1"], ["START", "1", "1"]])
+        >>> print(found.first_failures)
+        the first that fail:
+          START 1 1: rules never fired: done=0 ∧ done_left=1 ∧ parity=1 ∧ parity_left=1 ⟹ parity := 0
+        """
         return "\n".join(("the first that fail:", *(f"  {failure}" for failure in self.failures)))
 
     def __str__(self) -> str:

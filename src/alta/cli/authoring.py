@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from alta.analysis.check import Check, Finding, Weight, check
+from alta.analysis.check import Check, Finding, Severity, check
 from alta.cli.app import (
     DATA_HELP,
     PROGRAMS,
@@ -31,7 +31,7 @@ from alta.terminal import pad, paint, printable, wrap
 
 INDENT = " " * 9
 
-STYLES = {Weight.OK: "good", Weight.NOTE: "note", Weight.PROBLEM: "bad"}
+STYLES = {Severity.OK: "good", Severity.NOTE: "note", Severity.PROBLEM: "bad"}
 
 
 @app.command("new", rich_help_panel=PROGRAMS, epilog="Example: [bold]alta new largest.py[/]")
@@ -81,7 +81,7 @@ def check_program(
         source = Source(program)
     except ProgramError as error:
         texts = [str(error), *getattr(error, "__notes__", ())]
-        found = Check(tuple(Finding(Weight.PROBLEM, text) for text in texts))
+        found = Check(tuple(Finding(Severity.PROBLEM, text) for text in texts))
     else:
         given = None if inputs is None else source.data(inputs)
         most = source.layers(max_layers)
@@ -97,8 +97,8 @@ def check_program(
 def _print(found: Check) -> None:
     width = terminal_width() if sys.stdout.isatty() else None
     for finding in found.findings:
-        word = pad(finding.weight.value, len(INDENT) - 2)
-        before = paint(word, STYLES[finding.weight], colored()) + "  "
+        word = pad(finding.severity.value, len(INDENT) - 2)
+        before = paint(word, STYLES[finding.severity], colored()) + "  "
         for text, indent in ((finding.text, INDENT), *((detail, INDENT + "  ") for detail in finding.details)):
             room = None if width is None else max(width - len(indent), 20)
             lines = wrap(printable(text).split(" "), room, "")

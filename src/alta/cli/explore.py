@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from alta.cli.app import JsonOption, LayersOption, ProgramArgument, app, print_json
+from alta.cli.app import PICTURES, JsonOption, LayersOption, ProgramArgument, app, print_json
 from alta.cli.source import Source
 from alta.errors import InputError
 from alta.show.explorer import explore
@@ -18,6 +18,7 @@ PAGE_SUFFIX = ".html"
 
 @app.command(
     "explore",
+    rich_help_panel=PICTURES,
     epilog="Examples: [bold]alta explore addition 95+7 -o trace.html --open[/]; "
     "[bold]alta explore scan 'jump around left twice' -o scan.html[/]; "
     "[bold]alta explore my.safetensors '1 0 1' -o mine.html[/]",
@@ -30,8 +31,11 @@ def explore_run(
     browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a page that shows a run step by step: every value, the rule that set it or the positions that its head
-    read, and what stands for it in the Transformer. The page is one file, and needs no network."""
+    """Write a page that shows a run step by step.
+
+    For every value it tells the rule that set it or the positions that its head read, and what stands for it in the
+    Transformer. The page is one file, and needs no network.
+    """
     if output.suffix != PAGE_SUFFIX:
         raise InputError(f"a page is saved as NAME{PAGE_SUFFIX}; got {str(output)!r}")
     source = Source(program)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alta.cli.app import DATA_HELP, JsonOption, LayersOption, ProgramArgument, app, print_json
+from alta.cli.app import DATA_HELP, LEARNING, JsonOption, LayersOption, ProgramArgument, app, print_json
 from alta.cli.source import MODEL_SUFFIX, Source
 from alta.errors import InputError, TrainingError
 
@@ -25,7 +25,7 @@ group = typer.Typer(
     help="Train an MLP on a program's traces, or a Transformer end to end. "
     "A run that was stopped goes on where it was.",
 )
-app.add_typer(group, name="train")
+app.add_typer(group, name="train", rich_help_panel=LEARNING)
 
 ARGUMENTS = "arguments.json"
 """The file in a run's directory that tells what was asked for."""
@@ -192,6 +192,7 @@ def train_scan(
 
 @app.command(
     "evaluate",
+    rich_help_panel=LEARNING,
     epilog="Examples: [bold]alta evaluate runs/relative-1[/]; [bold]alta evaluate run -o model.safetensors[/]",
 )
 def evaluate(

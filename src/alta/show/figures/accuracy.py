@@ -84,7 +84,7 @@ def accuracy(panels: Panels, *, seen: Mapping[str, Mapping[str, float]] | None =
         lines = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
         handles: list[Any] = [lines[name] for name in names if name in lines]
         titles = [label(name, 40) for name in names if name in lines]
-        if seen:
+        if any(axes.patches for axes in grid.flat):
             handles.append(Patch(color=PALE, alpha=SHADE))
             titles.append("seen in training")
         if len(handles) > 1:

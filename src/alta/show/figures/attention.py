@@ -10,7 +10,7 @@ import numpy as np
 from alta.errors import InputError, listing
 from alta.interpreter.run import select
 from alta.interpreter.trace import Run, State, Trace
-from alta.show.figures.canvas import BLUE, FAINT, PALE, area, blank, inches, label, settings, thinned
+from alta.show.figures.canvas import BLUE, FAINT, MONO, PALE, area, blank, inches, label, settings, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +78,7 @@ def _draw(found: Trace, names: Sequence[str], depths: Sequence[int]) -> Figure:
     for row, name in enumerate(names):
         bottom = height - HEAD - (row + 1) * size - row * GAP
         middle = bottom + size / 2
-        whole.text(MARGIN, middle, titles[row], size=SIZE, family="DejaVu Sans Mono", va="center", weight="bold")
+        whole.text(MARGIN, middle, titles[row], size=SIZE, family=MONO, va="center", weight="bold")
         for column, depth in enumerate(depths):
             x = left + column * (size + GAP)
             axes = area(figure, x, bottom, size, size)

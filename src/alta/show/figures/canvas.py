@@ -20,11 +20,14 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E0
 
 INK, FAINT, PALE = "#222222", "#8A8A8A", "#D9D9D9"
 
+MONO = "DejaVu Sans Mono"
+"""Comes with matplotlib, as does DejaVu Sans, which has the signs that rules are written with."""
+
 MOST_INCHES = 200.0
 """No figure is wider or higher."""
 
 SETTINGS: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, and has the signs that rules are written with
+    "font.family": "DejaVu Sans",
     "font.size": 8,
     "text.parse_math": False,  # a dollar in a token is a dollar
     "text.usetex": False,
@@ -99,7 +102,7 @@ def inches(texts: Sequence[str], size: float, *, mono: bool = False) -> float:
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 
-    font = FontProperties(family="DejaVu Sans Mono" if mono else "DejaVu Sans", size=size)
+    font = FontProperties(family=MONO if mono else "DejaVu Sans", size=size)
     longest = sorted(set(texts), key=len)[-12:]
     return max(
         (float(TextPath((0, 0), text, prop=font).get_extents().x1) / 72 for text in longest if text), default=0.0

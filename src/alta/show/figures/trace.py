@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from alta.errors import InputError, listing
 from alta.interpreter.trace import Run, State, Trace
 from alta.language.variables import NULL, UNDEFINED, Cell, Variable, declared, format_value
-from alta.show.figures.canvas import FAINT, INK, PALE, RED, area, blank, inches, label, settings
+from alta.show.figures.canvas import FAINT, INK, MONO, PALE, RED, area, blank, inches, label, settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,7 @@ def _draw(
         axes.text(MARGIN, top - block / 2, tokens[row], size=SIZE + 1, weight="bold", va="center")
         for line, title in enumerate(titles):
             middle = top - (line + 0.5) * ROW
-            axes.text(left - 0.1, middle, title, size=SIZE, family="DejaVu Sans Mono", va="center", ha="right")
+            axes.text(left - 0.1, middle, title, size=SIZE, family=MONO, va="center", ha="right")
         for column, i in enumerate(shown):
             x = left + column * (width + BETWEEN)
             before = states[i - 1][1][place] if i else None

@@ -7,8 +7,8 @@ top to bottom in all panels, so that they can be read across; matrices that take
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -20,13 +20,13 @@ from alta.language.program import Program
 from alta.language.record import from_data
 from alta.language.variables import Numerical
 from alta.model.weights import Array, Head, Linear, Weights
-from alta.show.figures.canvas import BLUE, FAINT, INK, PALE, RED, area, blank, inches, label, settings, thinned
+from alta.show.figures.canvas import BLUE, FAINT, INK, MONO, PALE, RED, area, blank, inches, label, settings, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CELL_WIDTH, CELL_HEIGHT = 0.27, 0.16  # inches, where there is room
+CELL_WIDTH, CELL_HEIGHT, BIAS = 0.27, 0.16, 0.16  # inches, where there is room
 WIDEST, HIGHEST = 10.0, 4.0  # inches, of the matrices of one row together, and of one without numbers
 GAP, MARGIN, HEAD, FOOT = 0.3, 0.15, 0.42, 0.1
 SIZE = 6.5  # points
@@ -65,7 +65,7 @@ class Row:
 
     title: str
     panels: Sequence[Panel]
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
 
 
 def weights(model: Weighted, *, layer: int = 0, parts: Collection[str] | None = None) -> Figure:
@@ -172,8 +172,8 @@ def _rule(takes: Array, gives: Array, names: Sequence[str]) -> str:
     """What a unit does, read off its weights."""
     where = " ∧ ".join(names[place].replace(" = ", "=") for place in np.flatnonzero(takes > 0).tolist())
     old, new = (np.flatnonzero(there).tolist() for there in (gives < 0, gives > 0))
-    changed = names[(old or new)[0]].split(" = ")[0]
-    value = names[new[0]].split(" = ")[-1] if new else "∅"
+    changed = names[(old or new)[0]].rpartition(" = ")[0]
+    value = names[new[0]].rpartition(" = ")[2] if new else "∅"
     return f"{where} ⟹ {changed} := {value}"
 
 
@@ -197,15 +197,14 @@ def _draw(rows: Sequence[Row], names: Sequence[str], layout: Layout) -> Figure:
             whole.text(x, y + 0.05, panel.title, size=SIZE + 0.5, va="bottom", color=INK)
             if panel.on_stream:
                 _lines(axes, layout, wide, high)
-            if panel is row.panels[0]:
-                _side(axes, names, layout, high)
             bottom = y - high
             if panel.below is not None:
-                strip = plan.strip
-                bottom -= strip + 0.06
-                _matrix(area(figure, x, bottom, wide, strip), panel.below, wide, strip)
-                if panel is row.panels[0]:
-                    whole.text(x - 0.06, bottom + strip / 2, "bias", size=SIZE, ha="right", va="center", family=MONO)
+                bottom -= BIAS + 0.06
+                _matrix(area(figure, x, bottom, wide, BIAS), panel.below, wide, BIAS)
+            if panel is row.panels[0]:
+                _side(axes, names, layout, high)
+                bias = "" if panel.below is None else "bias"
+                whole.text(x - 0.06, bottom + BIAS / 2, bias, size=SIZE, ha="right", va="center", family=MONO)
             _bottom(whole, panel.columns, x, bottom, wide)
             x += wide + GAP
         below = top - plan.height + 0.13 * len(row.notes) + FOOT
@@ -215,15 +214,11 @@ def _draw(rows: Sequence[Row], names: Sequence[str], layout: Layout) -> Figure:
     return figure
 
 
-MONO = "DejaVu Sans Mono"
-
-
 @dataclass(frozen=True)
 class _Plan:
     """Where the matrices of a row go, in inches."""
 
     sizes: Sequence[tuple[float, float]]
-    strip: float  # the height of a bias
     width: float
     height: float
 
@@ -236,11 +231,11 @@ def _plan(row: Row) -> _Plan:
         high = CELL_HEIGHT * len(panel.matrix)
         wide = max(cell_width * panel.matrix.shape[1], _narrowest(panel))
         sizes.append((wide, high if len(panel.matrix) <= MOST_DIMS else HIGHEST))
-    strip = CELL_HEIGHT if any(panel.below is not None for panel in row.panels) else 0.0
+    strip = BIAS + 0.06 if any(panel.below is not None for panel in row.panels) else 0.0
     width = sum(wide + GAP for wide, _ in sizes) - GAP
     foot = max(_foot(panel.columns, wide) for panel, (wide, _) in zip(row.panels, sizes, strict=True))
-    height = HEAD + max(high for _, high in sizes) + (strip + 0.06 if strip else 0) + foot + 0.13 * len(row.notes) + 0.3
-    return _Plan(sizes, strip, width, height)
+    height = HEAD + max(high for _, high in sizes) + strip + foot + 0.13 * len(row.notes) + 0.3
+    return _Plan(sizes, width, height)
 
 
 def _narrowest(panel: Panel) -> float:
@@ -303,7 +298,7 @@ def _side(axes: Axes, names: Sequence[str], layout: Layout, height: float) -> No
             last = place / len(names) * height
 
 
-def _bottom(whole: Any, columns: Sequence[str], x: float, y: float, width: float) -> None:
+def _bottom(whole: Axes, columns: Sequence[str], x: float, y: float, width: float) -> None:
     upright = _is_upright(columns, width)
     for i in thinned(len(columns), width, SIZE):
         place = x + (i + 0.5) * width / len(columns)
