@@ -16,14 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from alta.analysis.examples import Table
 from alta.errors import InputError
 from alta.language.rules import Constraint, Rule, RuleSet
-from alta.language.variables import UNDEFINED
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -98,39 +93,6 @@ def removable(
             if constraint.variable != rule.output and _can_go(rule, constraint, rivals, table)
         ]
     return found
-
-
-class Table:
-    """The data, by variable: which examples have which value."""
-
-    def __init__(self, rules: Sequence[Rule], data: Iterable[Mapping[str, Any]]) -> None:
-        examples = list(data)
-        self.size = len(examples)
-        self._holds: dict[Constraint, Bools] = {}
-        self._open: dict[str, Bools] = {}
-        for name in {constraint.variable for rule in rules for constraint in rule.antecedent}:
-            column = [example[name] for example in examples]
-            self._open[name] = np.array([value is UNDEFINED for value in column], bool)
-            for value in {c.value for rule in rules for c in rule.antecedent if c.variable == name}:
-                self._holds[Constraint(name, value)] = np.array([other == value for other in column], bool)
-
-    def holds(self, constraint: Constraint) -> Bools:
-        """Where a constraint holds."""
-        return self._holds[constraint]
-
-    def fires(self, antecedent: Iterable[Constraint]) -> Bools:
-        """Where all constraints hold."""
-        found = np.ones(self.size, bool)
-        for constraint in antecedent:
-            found &= self._holds[constraint]
-        return found
-
-    def reaches(self, antecedent: Iterable[Constraint]) -> Bools:
-        """Where all constraints on what is defined hold."""
-        found = np.ones(self.size, bool)
-        for constraint in antecedent:
-            found &= self._holds[constraint] | self._open[constraint.variable]
-        return found
 
 
 def _reduced(rules: Sequence[Rule], table: Table, generator: random.Random | None) -> list[Rule]:
