@@ -53,6 +53,7 @@ class Part:
 
     numbers: tuple[int, ...]  # of the rules, among all that were given
     constraints: tuple[Bits, ...]  # [rule]
+    taken: Bits  # the constraints that stay in any case, if their rules do
     needs: tuple[Need, ...]
     heirs: tuple[
         tuple[tuple[Heir, ...], ...] | None, ...
@@ -139,6 +140,7 @@ def _split(numbers: Sequence[int], rules: Sequence[Rule], table: Table) -> Itera
             Need(1 << place[rule], tuple(bit << offset[rule] for bit in bits(clause)))
             for rule in members
             for clause in clauses[rule]
+            if clause.bit_count() > 1
         ]
         needs += [
             Need(1 << place[one] | 1 << place[other], tuple(a << offset[one] | b << offset[other] for a, b in options))
@@ -148,6 +150,7 @@ def _split(numbers: Sequence[int], rules: Sequence[Rule], table: Table) -> Itera
         yield Part(
             tuple(numbers[rule] for rule in members),
             tuple(((1 << len(rules[rule].antecedent)) - 1) << offset[rule] for rule in members),
+            union(taken[rule] << offset[rule] for rule in members),
             tuple(needs),
             tuple(
                 tuple(tuple(Heir(place[one], fails << offset[one]) for one, fails in case) for case in heirs[rule])

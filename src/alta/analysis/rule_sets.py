@@ -67,7 +67,7 @@ def minimal_rules(
     seed: int | None = None,
     search: int = 0,
     smallest: bool = False,
-    limit: int = 100_000,
+    limit: int = 50_000,
 ) -> MinimalRules:
     """Drops rules and constraints, one after another, until none can go.
 

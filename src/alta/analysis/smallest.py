@@ -6,6 +6,7 @@ that agree with them; nodes are opened in the order of their bounds until one ha
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -66,21 +67,21 @@ class _Settled(NamedTuple):
 def _solve(part: Part, kept: Bits, taken: Bits, limit: int) -> _Solved:
     """The smallest candidate of a part, where one is known."""
     best = part.size(kept, taken)
-    single = union(need.options[0] for need in part.needs if len(need.options) == need.rules.bit_count() == 1)
     stay = union(1 << rule for rule, cases in enumerate(part.heirs) if cases is None)
-    root = _settle(part, _Node(stay, 0, single, union(part.constraints)))
+    root = _settle(part, _Node(stay, 0, part.taken, union(part.constraints)))
     assert root is not None, "there is a candidate"
-    queue = [(_bound(part, root), 0, root)]
+    queue = [(_bound(part, root), 0, root.node, _branches(root))]
     nodes = 0
     while queue and queue[0][0] < best and nodes < limit:
-        bound, _, settled = heappop(queue)
-        if not settled.needs and not settled.wills:
-            return _Solved(settled.node.kept, settled.node.taken, bound, nodes)
-        for node in _branches(settled):
+        bound, _, node, branches = heappop(queue)
+        if not branches:
+            return _Solved(node.kept, node.taken, bound, nodes)
+        for branch in branches:
             nodes += 1
-            after = _settle(part, node)
+            after = _settle(part, branch)
             if after is not None and (least := max(bound, _bound(part, after))) < best:
-                heappush(queue, (least, -nodes, after))  # of equals the last, which has decided most
+                # of equals the last, which has decided most, comes first
+                heappush(queue, (least, -nodes, after.node, _branches(after)))
     return _Solved(kept, taken, min(best, queue[0][0]) if queue else best, nodes)
 
 
@@ -89,9 +90,12 @@ def _settle(part: Part, node: _Node) -> _Settled | None:
     while True:
         settled = _Settled(node, [], [])
         after = _take(part, settled)
-        after = after and _inherit(part, after, settled)
+        if after is not None:
+            after = _inherit(part, after, settled)
         if after is None:
             return None
+        if after == node and not settled.wills:
+            after = node._replace(allowed=node.allowed & ~_idle(settled))
         if after == node:
             return settled
         node = after
@@ -140,6 +144,28 @@ def _inherit(part: Part, node: _Node, settled: _Settled) -> _Node | None:
     return _Node(kept, gone, taken, allowed)
 
 
+def _idle(settled: _Settled) -> Bits:
+    """A constraint that another one can stand in for, in all needs that it helps to meet; 0 if there is none."""
+    wanted = [[option & ~settled.node.taken for option in need.options] for need in settled.needs]
+    helped: defaultdict[Bits, list[list[Bits]]] = defaultdict(list)
+    for options in wanted:
+        for bit in bits(union(options)):
+            helped[bit].append(options)
+    for bit, needs in helped.items():
+        others = ~bit
+        for options in needs:
+            others &= union(options)
+        for other in bits(others):
+            if all(
+                any(not choice & ~(option & ~bit | other) for choice in options)
+                for options in needs
+                for option in options
+                if option & bit
+            ):
+                return bit
+    return 0
+
+
 def _bound(part: Part, settled: _Settled) -> Size:
     """What is kept, and what more is needed, as far as needs have nothing in common."""
     kept, _, taken, _ = settled.node
@@ -161,7 +187,7 @@ def _bound(part: Part, settled: _Settled) -> Size:
 
 
 def _branches(settled: _Settled) -> list[_Node]:
-    """Decides one thing, in each way. Every candidate is in one of the branches."""
+    """Decides one thing, in each way, so that every candidate is in one of the branches; none if all is decided."""
     node = settled.node
     if settled.wills:
         will = min(settled.wills, key=lambda will: (not will.gone, len(will.heirs)))
@@ -169,6 +195,8 @@ def _branches(settled: _Settled) -> list[_Node]:
             return [node._replace(kept=node.kept | 1 << will.rule), node._replace(gone=node.gone | 1 << will.rule)]
         chosen = ((node.kept | 1 << heir.rule, node.allowed & ~heir.fails) for heir in will.heirs)
         return [node._replace(kept=kept, allowed=allowed) for kept, allowed in chosen]
+    if not settled.needs:
+        return []
     wanted = [union(need.options) & ~node.taken for need in settled.needs]
     bit = max(bits(min(wanted, key=int.bit_count)), key=lambda bit: sum(bool(bit & other) for other in wanted))
     return [node._replace(taken=node.taken | bit), node._replace(allowed=node.allowed & ~bit)]
