@@ -47,6 +47,10 @@ class Heir(NamedTuple):
     fails: Bits
 
 
+Cases: TypeAlias = tuple[tuple[Heir, ...], ...]
+"""The heirs of a rule, for each kind of example on which it fires."""
+
+
 @dataclass(frozen=True)
 class Part:
     """Rules that depend on each other, and on no others. Bits for constraints go over those of all its rules."""
@@ -55,9 +59,7 @@ class Part:
     constraints: tuple[Bits, ...]  # [rule]
     taken: Bits  # the constraints that stay in any case, if their rules do
     needs: tuple[Need, ...]
-    heirs: tuple[
-        tuple[tuple[Heir, ...], ...] | None, ...
-    ]  # [rule]: for each kind of example it fires on; None if it stays
+    heirs: tuple[Cases | None, ...]  # [rule]; None if it stays
 
     def size(self, kept: Bits, taken: Bits) -> Size:
         """The rules, and those of the constraints that belong to them."""
@@ -65,7 +67,7 @@ class Part:
         return kept.bit_count(), (taken & own).bit_count()
 
     def find(self, rules: Sequence[Rule], left: Mapping[int, Rule]) -> tuple[Bits, Bits]:
-        """The rules and the constraints that are left of all rules, by number."""
+        """What is kept of the rules by a candidate that is given as rules, by number."""
         kept = taken = 0
         for place, (number, constraints) in enumerate(zip(self.numbers, self.constraints, strict=True)):
             if number in left:
@@ -102,7 +104,7 @@ class _Judged(NamedTuple):
 
 
 def _judged(rules: Sequence[Rule], table: Table) -> list[_Judged]:
-    """On the examples that the constraint on the old value, which always stays, does not settle."""
+    """The rules for one output and one old value, on the examples on which that value does not settle what they do."""
     own = Constraint(rules[0].output, rules[0].old)
     constraints = {constraint for rule in rules for constraint in rule.antecedent}
     kinds = table.kinds(constraints, table.holds(own) | table.is_open(own))

@@ -1,5 +1,10 @@
 """The smallest of the candidates (see `candidates`): with the fewest rules, and of these the fewest constraints.
 
+A smallest one is minimal, since a rule or a constraint that could still go would leave a smaller candidate. If it keeps
+all the rules that fire, removals one after another lead to it, in any order: with more constraints, rules fire and read
+on no more of the data, and exclude each other no less. A rule that fires is dropped only as an heir loses constraints,
+which no single removal does.
+
 The search goes best first: a node is a set of decisions, with all that follows from them, and a bound on the candidates
 that agree with them; nodes are opened in the order of their bounds until one has nothing left to decide.
 """
@@ -86,7 +91,8 @@ def _solve(part: Part, kept: Bits, taken: Bits, limit: int) -> _Solved:
 
 
 def _settle(part: Part, node: _Node) -> _Settled | None:
-    """Decides what follows from what has been decided; None if no candidate is left."""
+    """Decides what follows from what has been decided, or what one of the smallest candidates agrees with; None if no
+    candidate is left."""
     while True:
         settled = _Settled(node, [], [])
         after = _take(part, settled)
@@ -187,7 +193,7 @@ def _bound(part: Part, settled: _Settled) -> Size:
 
 
 def _branches(settled: _Settled) -> list[_Node]:
-    """Decides one thing, in each way, so that every candidate is in one of the branches; none if all is decided."""
+    """Decides one thing, in each way, so that each candidate is in a branch; none if all is decided."""
     node = settled.node
     if settled.wills:
         will = min(settled.wills, key=lambda will: (not will.gone, len(will.heirs)))
