@@ -28,9 +28,10 @@ def smallest_rules(
     the size of all. `known` are candidates to begin with, by the numbers of the rules that they keep."""
     found: list[tuple[int, Rule]] = []
     least = (0, 0)
-    for part in sorted(parts(rules, table), key=lambda part: len(part.needs)):
+    problems = sorted(parts(rules, table), key=lambda part: len(part.needs))
+    for number, part in enumerate(problems):
         first = min((part.find(rules, left) for left in known), key=lambda both: part.size(*both))
-        solved = _solve(part, *first, limit)
+        solved = _solve(part, *first, limit // (len(problems) - number))
         limit -= solved.nodes
         least = least[0] + solved.bound[0], least[1] + solved.bound[1]
         found += part.build(rules, solved.kept, solved.taken)
@@ -77,17 +78,19 @@ def _solve(part: Part, kept: Bits, taken: Bits, limit: int) -> _Solved:
     assert root is not None, "there is a candidate"
     queue = [(_bound(part, root), 0, root.node, _branches(root))]
     nodes = 0
-    while queue and queue[0][0] < best and nodes < limit:
+    while queue and queue[0][0] < best:
         bound, _, node, branches = heappop(queue)
         if not branches:
             return _Solved(node.kept, node.taken, bound, nodes)
+        if nodes >= limit:
+            return _Solved(kept, taken, bound, nodes)
         for branch in branches:
             nodes += 1
             after = _settle(part, branch)
             if after is not None and (least := max(bound, _bound(part, after))) < best:
                 # of equals the last, which has decided most, comes first
                 heappush(queue, (least, -nodes, after.node, _branches(after)))
-    return _Solved(kept, taken, min(best, queue[0][0]) if queue else best, nodes)
+    return _Solved(kept, taken, best, nodes)
 
 
 def _settle(part: Part, node: _Node) -> _Settled | None:
