@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, combinations
 from typing import Any, NamedTuple, TypeAlias
 
@@ -65,6 +66,31 @@ class Part:
         """The rules, and those of the constraints that belong to them."""
         own = union(constraints for rule, constraints in enumerate(self.constraints) if kept >> rule & 1)
         return kept.bit_count(), (taken & own).bit_count()
+
+    def can_lose(self, rule: int, fails: Bits) -> bool:
+        """Whether what the data asks of a rule by itself can be met without these constraints."""
+        return all(clause & ~fails for clause in self._clauses[rule])
+
+    @cached_property
+    def least(self) -> list[int]:
+        """[rule]: constraints that it keeps in any case, counted where clauses have nothing in common."""
+        found = []
+        for rule, clauses in enumerate(self._clauses):
+            counted, number = 0, self.size(1 << rule, self.taken)[1]
+            for clause in sorted(clauses, key=int.bit_count):
+                if not clause & counted:
+                    counted |= clause
+                    number += 1
+            found.append(number)
+        return found
+
+    @cached_property
+    def _clauses(self) -> list[list[Bits]]:
+        found: list[list[Bits]] = [[] for _ in self.numbers]
+        for need in self.needs:
+            if need.rules.bit_count() == 1:
+                found[need.rules.bit_length() - 1].append(union(need.options))
+        return found
 
     def find(self, rules: Sequence[Rule], left: Mapping[int, Rule]) -> tuple[Bits, Bits]:
         """What is kept of the rules by a candidate that is given as rules, by number."""

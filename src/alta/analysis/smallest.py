@@ -179,13 +179,16 @@ def _bound(part: Part, settled: _Settled) -> Size:
     """What is kept, and what more is needed, as far as needs have nothing in common."""
     kept, _, taken, _ = settled.node
     rules, constraints = part.size(kept, taken)
-    counted = kept
+    apart: list[dict[int, Bits]] = []  # for examples of which no rule could do two: the rules that could do each
     for will in sorted(settled.wills, key=lambda will: len(will.heirs)):
-        able = union(1 << heir.rule for heir in will.heirs) | (0 if will.gone else 1 << will.rule)
-        if not able & counted:
-            counted |= able
+        able = dict(will.heirs) if will.gone else {will.rule: 0, **dict(will.heirs)}
+        if not any(
+            kept >> rule & 1 or any(rule in other and part.can_lose(rule, fails | other[rule]) for other in apart)
+            for rule, fails in able.items()
+        ):
+            apart.append(able)
             rules += 1
-            constraints += min(part.size(rule, taken)[1] for rule in bits(able))
+            constraints += min(part.least[rule] for rule in able)
     counted = 0
     wanted = [tuple(option & ~taken for option in need.options) for need in settled.needs]
     for options in sorted(wanted, key=lambda options: union(options).bit_count()):
