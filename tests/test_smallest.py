@@ -85,12 +85,13 @@ def dense_rules(generator):
 def long_rules(generator):
     """A few rules of many constraints, and data that misses them by few."""
     names = "abcde"
-    rules = [rule("x", 0, 1, x=0, **{name: generator.randrange(2) for name in names})]
-    two = rule("x", 0, generator.choice((1, 2)), x=0, **{name: generator.randrange(2) for name in names})
-    rules += [two] if exclude(two, rules[0]) else []
-    data = []
+    rules, data = [], []
+    for _ in range(generator.randint(1, 3)):
+        chosen = {name: generator.randrange(2) for name in names if generator.random() < 0.9}
+        one = rule("x", 0, generator.choice((1, 2, 3)), x=0, **chosen)
+        rules += [one] if all(exclude(one, other) for other in rules) else []
     for one in rules:
-        fires = {c.variable: c.value for c in one.antecedent}
+        fires = {name: generator.randrange(2) for name in names} | {c.variable: c.value for c in one.antecedent}
         for _ in range(generator.randint(1, 7)):
             flipped = generator.sample(names, generator.randint(0, 3))
             data.append({name: 1 - value if name in flipped else value for name, value in fires.items()})
@@ -152,6 +153,22 @@ def test_a_rule_that_never_fires_takes_over():
     assert minimal_rules(rules, data, search=20).after == (1, 3)
     found = minimal_rules(rules, data, smallest=True)
     assert found.rules.core == (rule("d", 1, 0, c=1, d=1),)
+
+
+def test_two_rules_may_exclude_each_other_by_one_constraint_more_or_by_two():
+    """Where the bound counted the dearer way, too much was left."""
+    left = {"010101": 2, "011-10": 4, "110011": 4, "-01-01": 4, "010110": 4}
+    rules = [
+        rule(
+            "x", 0, new, x=0, **{name: int(digit) for name, digit in zip("abcdef", digits, strict=True) if digit != "-"}
+        )
+        for digits, new in left.items()
+    ]
+    text = "010101 111001 010010 000111 110101 011111 011010 110011 101101 010110 100010 010111"
+    data = [{"x": 0, **dict(zip("abcdef", map(int, digits), strict=True))} for digits in text.split()]
+    found = minimal_rules(rules, data, smallest=True)
+    assert found.is_smallest
+    assert found.after == brute_force_smallest(rules, data) == (5, 20)
 
 
 def tree_rules(generator, count):
