@@ -288,6 +288,9 @@ def test_optimum_and_minimal_rules(bits):
     result = alta("minimal", "addition", "--train", bits[0], "--constraints", "--search", "2")
     assert "constraints are left; constraints were tried" in result.stderr
     assert result.returncode == 0
+    result = alta("minimal", "addition", "--train", bits[0], "--constraints", "--smallest")
+    assert "constraints are left; no smaller set does the same on the data" in result.stderr
+    assert "(166 and 31 resets)" in result.stdout
     result = alta("minimal", "addition", "--train", bits[0], "--test", bits[0], "--constraints", "--json")
     assert "constraints are left" in result.stderr
     assert json.loads(result.stdout)["accuracy"] == {"original": 1.0, "minimal": 1.0}

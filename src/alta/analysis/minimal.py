@@ -67,7 +67,7 @@ class Minimal(Displayed):
         >>> alta.minimal(program, [["START", "1", "0"]]).resets
         4
         """
-        return int(np.count_nonzero(self.coverage.rule_counts)) - self.core
+        return int(np.count_nonzero(self.coverage.rule_counts[len(self.coverage.program.rules.core) :]))
 
     def __repr__(self) -> str:
         return f"<minimal program: {self.core + self.resets:,} of {len(self.coverage.program.rules):,} rules>"

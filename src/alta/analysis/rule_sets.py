@@ -5,7 +5,8 @@ constraint can go if no output changes, and if the rules still exclude each othe
 constraint on the output's old value stays: it is part of the update. Where a head's output is UNDEFINED, a constraint
 on it does not hold, but no rule may come to read it.
 
-Minimal sets are not unique. Which one is found depends on the order in which constraints are tried.
+Minimal sets are not unique. Which one is found depends on the order in which constraints are tried; `smallest` searches
+for one that nothing is smaller than.
 """
 
 from __future__ import annotations
@@ -16,14 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from alta.analysis.candidates import Size
+from alta.analysis.examples import Table
+from alta.analysis.smallest import smallest_rules
 from alta.errors import InputError
 from alta.language.rules import Constraint, Rule, RuleSet
-from alta.language.variables import UNDEFINED
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -31,19 +29,34 @@ class MinimalRules:
     """A minimal rule set, and how it came about."""
 
     rules: RuleSet
-    before: tuple[int, int]  # rules and constraints
-    order: str
+    before: Size
+    order: str | None  # in which constraints were tried; None where a smallest set was sought
+    bound: Size | None = None  # what any set that does the same has at least, if a smallest one was sought
 
     @property
-    def after(self) -> tuple[int, int]:
+    def after(self) -> Size:
         """Rules and constraints that are left."""
         return _size(self.rules.core)
 
+    @property
+    def is_smallest(self) -> bool:
+        """Whether it is proved that no set that does the same has fewer rules, or as many and fewer constraints."""
+        return self.bound == self.after
+
     def __str__(self) -> str:
         (rules, constraints), (fewer, less) = self.before, self.after
+        left = f"{fewer:,} of {rules:,} rules, {less:,} of {constraints:,} constraints are left; "
+        if self.bound is None:
+            return (
+                f"{left}constraints were tried {self.order}; other orders may leave others, since minimal sets are not "
+                "unique"
+            )
+        if self.is_smallest:
+            return f"{left}no smaller set does the same on the data"
+        least, lower = self.bound
         return (
-            f"{fewer:,} of {rules:,} rules, {less:,} of {constraints:,} constraints are left; constraints were tried "
-            f"{self.order}; other orders may leave others, since minimal sets are not unique"
+            f"{left}the search for a smaller set ended at its limit; any that does the same has {least:,} rules or "
+            f"more, and with {least:,} rules {lower:,} constraints or more"
         )
 
 
@@ -53,12 +66,18 @@ def minimal_rules(
     *,
     seed: int | None = None,
     search: int = 0,
+    smallest: bool = False,
+    limit: int = 50_000,
 ) -> MinimalRules:
     """Drops rules and constraints, one after another, until none can go.
 
     Rules are gone through in their order, and the constraints of each in the order of their variables' names; with a
     `seed`, both in random order. With `search`, so many random orders are tried too, and the set with the fewest rules
     and constraints is kept.
+
+    With `smallest`, an exact search goes on from there, to a set with the fewest rules, and of these the fewest
+    constraints. It also drops rules that fire, where others for the same update, with fewer constraints, do what these
+    do on the data. After `limit` decisions it ends, with the smallest set that it knows, and a bound.
 
     >>> seen = alta.coverage(program, [["START", "1", "0"]], mlp_inputs=True).mlp_inputs
     >>> for rule in alta.minimal_rules(program.rules, [one for one, _ in seen]).rules.core:
@@ -67,18 +86,20 @@ def minimal_rules(
     done=0 ∧ done_left=1 ⟹ done := 1
     """
     core = tuple(rules.core if isinstance(rules, RuleSet) else rules)
-    if isinstance(search, bool) or not isinstance(search, int) or search < 0:
-        raise InputError(f"search is how many orders to try, 0 or more; got {search!r}")
+    for name, number, what in (("search", search, "orders to try"), ("limit", limit, "decisions to take")):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InputError(f"{name} is how many {what}, 0 or more; got {number!r}")
     table = Table(core, data)
-    used = [rule for rule in core if table.fires(rule.antecedent).any()]
-
-    def reduce(seed: int | None) -> MinimalRules:
-        name = "in the order of rules, then of variables" if seed is None else f"in random order, with seed {seed}"
-        generator = None if seed is None else random.Random(seed)
-        return MinimalRules(RuleSet(tuple(_reduced(used, table, generator))), _size(core), name)
-
+    used = {number: rule for number, rule in enumerate(core) if table.fires(rule.antecedent).any()}
     first = 0 if seed is None else seed + 1
-    return min([reduce(one) for one in (seed, *range(first, first + search))], key=lambda found: found.after)
+    orders = [seed, *range(first, first + search)]
+    known = [_reduced([*used.values()], table, None if one is None else random.Random(one)) for one in orders]
+    if smallest:
+        left, bound = smallest_rules(core, table, [dict(zip(used, left, strict=True)) for left in known], limit)
+        return MinimalRules(RuleSet(tuple(left)), _size(core), None, bound)
+    order, left = min(zip(orders, known, strict=True), key=lambda found: _size(found[1]))
+    name = "in the order of rules, then of variables" if order is None else f"in random order, with seed {order}"
+    return MinimalRules(RuleSet(tuple(left)), _size(core), name)
 
 
 def removable(
@@ -98,39 +119,6 @@ def removable(
             if constraint.variable != rule.output and _can_go(rule, constraint, rivals, table)
         ]
     return found
-
-
-class Table:
-    """The data, by variable: which examples have which value."""
-
-    def __init__(self, rules: Sequence[Rule], data: Iterable[Mapping[str, Any]]) -> None:
-        examples = list(data)
-        self.size = len(examples)
-        self._holds: dict[Constraint, Bools] = {}
-        self._open: dict[str, Bools] = {}
-        for name in {constraint.variable for rule in rules for constraint in rule.antecedent}:
-            column = [example[name] for example in examples]
-            self._open[name] = np.array([value is UNDEFINED for value in column], bool)
-            for value in {c.value for rule in rules for c in rule.antecedent if c.variable == name}:
-                self._holds[Constraint(name, value)] = np.array([other == value for other in column], bool)
-
-    def holds(self, constraint: Constraint) -> Bools:
-        """Where a constraint holds."""
-        return self._holds[constraint]
-
-    def fires(self, antecedent: Iterable[Constraint]) -> Bools:
-        """Where all constraints hold."""
-        found = np.ones(self.size, bool)
-        for constraint in antecedent:
-            found &= self._holds[constraint]
-        return found
-
-    def reaches(self, antecedent: Iterable[Constraint]) -> Bools:
-        """Where all constraints on what is defined hold."""
-        found = np.ones(self.size, bool)
-        for constraint in antecedent:
-            found &= self._holds[constraint] | self._open[constraint.variable]
-        return found
 
 
 def _reduced(rules: Sequence[Rule], table: Table, generator: random.Random | None) -> list[Rule]:
@@ -166,5 +154,5 @@ def _without(rule: Rule, constraint: Constraint) -> tuple[Constraint, ...]:
     return tuple(other for other in rule.antecedent if other != constraint)
 
 
-def _size(rules: Sequence[Rule]) -> tuple[int, int]:
+def _size(rules: Sequence[Rule]) -> Size:
     return len(rules), sum(len(rule.antecedent) for rule in rules)

@@ -104,6 +104,7 @@ def print_minimal(
     max_layers: LayersOption = None,
     constraints: ConstraintsOption = False,
     search: Annotated[int, typer.Option(min=0, help="With --constraints: also try so many random orders.")] = 0,
+    smallest: Annotated[bool, typer.Option("--smallest", help="With --constraints: find a smallest set.")] = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help=f"Save it: NAME{PROGRAM_SUFFIX}, or compiled as NAME{MODEL_SUFFIX}."),
@@ -119,7 +120,8 @@ def print_minimal(
     seen = coverage(source.program, source.data(train), most, mlp_inputs=constraints)
     found = minimal(source.program, seen)
     if constraints:
-        fewer = minimal_rules(found.program.rules, (given for given, _ in seen.mlp_inputs), search=search)
+        data = (given for given, _ in seen.mlp_inputs)
+        fewer = minimal_rules(found.program.rules, data, search=search, smallest=smallest)
         found = replace(found, program=replace(found.program, mlp=fewer.rules))
         print(fewer, file=sys.stderr)
     if output is not None:
