@@ -35,8 +35,8 @@ STEPS = {"trace-relative": 5000}
 OTHERS = 300
 
 BYTES = {"adam": 40, "adafactor": 24}
-"""For each parameter, 4 at a time: it is read in both passes, its gradient written and read, itself read and written; Adam
-also reads and writes two averages."""
+"""For each parameter, 4 at a time: it is read in both passes, its gradient written and read, itself read and written;
+Adam also reads and writes two averages."""
 
 
 def seconds(work: Callable[[], object], times: int = 20) -> float:

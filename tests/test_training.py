@@ -210,6 +210,20 @@ def test_a_learned_mlp_is_a_plain_one_in_a_saved_model(tmp_path):
         with_mlp(program, LearnedMlp(9, Shape(2, 5, "gelu"), generator(0, 0))).save(tmp_path / "other.safetensors")
 
 
+def test_attention_is_that_of_its_formula():
+    torch.manual_seed(0)
+    z, read, norm, outer = torch.randn(2, 5, 8), torch.randn(2, 3, 8), torch.rand(1, 8), torch.randn(8, 8)
+    query, key, value = (torch.randn(8, 8) for _ in range(3))
+    x = z / (z.square().mean(-1, keepdim=True) + 1e-6).sqrt() * norm
+    for source, mask in ((None, torch.randn(2, 2, 5, 5)), (read, torch.randn(2, 1, 1, 3))):
+        found = transformer._attend(z, mask, 2, norm, torch.cat([query, key, value], dim=1), outer, read=source)
+        other = x if source is None else source
+        pairs_of = ((x, query), (other, key), (other, value))
+        q, k, v = ((given @ weight).reshape(2, -1, 2, 4).transpose(1, 2) for given, weight in pairs_of)
+        shares = (q @ k.transpose(-1, -2) + mask).softmax(-1)
+        assert torch.allclose(found, (shares @ v).transpose(1, 2).reshape(2, 5, 8) @ outer, atol=1e-4)
+
+
 @pytest.mark.parametrize("positions", ["relative", "absolute"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_padding_changes_nothing(positions, shared):

@@ -63,6 +63,10 @@ class Attention(nn.Module):
         self.outer = _normal((layers, inner, size.dim), inner**-0.5, random)
         self.norm = nn.Parameter(torch.ones(layers, 1, size.dim))
 
+    def weights(self) -> list[Tensor]:
+        """What the layers take: norms, inner projections side by side (layer, dim, 3 inner), and outer ones."""
+        return [self.norm, self.inner.transpose(1, 2).flatten(2), self.outer]
+
 
 class Stack(nn.Module):
     """Layers of self-attention, in a decoder of attention to the encoder's output, and of MLPs."""
@@ -101,9 +105,9 @@ class Stack(nn.Module):
         sides = (
             () if encoded is None or encoded_there is None else (encoded, _mask(encoded_there, False).to(self.dtype))
         )
-        weights = [self.attention.norm, self.attention.inner, self.attention.outer]
+        weights = self.attention.weights()
         if self.cross is not None:
-            weights += [self.cross.norm, self.cross.inner, self.cross.outer]
+            weights += self.cross.weights()
         weights += [self.norm, self.up, self.down]
         norms = {0, 3, 6} if self.cross is not None else {0, 3}
         each = [(w if i in norms else w.to(self.dtype)).unbind(0) for i, w in enumerate(weights)]
@@ -182,13 +186,19 @@ def _attend(
 ) -> Tensor:
     """What attention adds: to what is read, or to the stream itself."""
     x = _normalised(z, norm).to(inner.dtype)
-    source = x if read is None else read.to(inner.dtype)
-    query, key, value = (
-        (given @ weight).unflatten(-1, (heads, -1)).transpose(1, 2)
-        for given, weight in zip((x, source, source), inner.unbind(0), strict=True)
-    )
-    shares = (query @ key.transpose(-1, -2) + mask).float().softmax(dim=-1).to(inner.dtype)
-    found: Tensor = ((shares @ value).transpose(1, 2).flatten(-2) @ outer).float()
+    if read is None:
+        query, key, value = _by_head(x @ inner, 3, heads)
+    else:
+        width = inner.shape[1] // 3
+        (query,) = _by_head(x @ inner[:, :width], 1, heads)
+        key, value = _by_head(read.to(inner.dtype) @ inner[:, width:], 2, heads)
+    found = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0)
+    return (found.transpose(1, 2).flatten(-2) @ outer).float()
+
+
+def _by_head(x: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
+    """(batch, position, parts x heads x width) as parts, each (batch, head, position, width)"""
+    found: tuple[Tensor, ...] = x.unflatten(-1, (parts, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
     return found
 
 
