@@ -556,6 +556,9 @@ def test_train_goes_on_where_it_was_and_evaluate_reads_it(tmp_path):
     assert json.loads(ok(*command, "--steps", "50", "--json"))["final"] == facts["final"]
     told = ok("evaluate", str(run), "-o", str(tmp_path / "model.safetensors"))
     assert told.startswith("after 50 of 50 steps\ntest ")
+    assert re.search(r"\n +by length +inputs +right\n +2 +1 +\d", told)
+    ok("evaluate", str(run), "--plot", str(tmp_path / "accuracy.svg"))
+    assert "by length" in (tmp_path / "accuracy.svg").read_text()
     assert (tmp_path / "model.safetensors").stat().st_size > 1000
     assert "is no directory of `alta train`" in refusal("evaluate", str(tmp_path))
 

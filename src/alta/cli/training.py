@@ -6,6 +6,7 @@ PyTorch is imported when a command runs, since the other commands do without it.
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,7 @@ import typer
 from alta.cli.app import DATA_HELP, LEARNING, JsonOption, LayersOption, ProgramArgument, app, print_json
 from alta.cli.source import MODEL_SUFFIX, Source
 from alta.errors import InputError, TrainingError
+from alta.show.figures import accuracy, save
 
 if TYPE_CHECKING:
     from alta.training.loop import Recipe, Result, Task
@@ -193,7 +195,8 @@ def train_scan(
 @app.command(
     "evaluate",
     rich_help_panel=LEARNING,
-    epilog="Examples: [bold]alta evaluate runs/relative-1[/]; [bold]alta evaluate run -o model.safetensors[/]",
+    epilog="Examples: [bold]alta evaluate runs/relative-1[/]; [bold]alta evaluate run -o model.safetensors[/]; "
+    "[bold]alta evaluate run --plot run.svg[/]",
 )
 def evaluate(
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Of a run of alta train.")],
@@ -201,6 +204,7 @@ def evaluate(
         Path | None,
         typer.Option("--output", "-o", help=f"Of trace supervision: save the model, as NAME{MODEL_SUFFIX}."),
     ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw accuracy by group to this file. Needs matplotlib.")] = None,
     device: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -216,6 +220,8 @@ def evaluate(
             raise InputError("only a run of trace supervision is a model with a program; leave -o out")
         task.model(objective).save(output)
     found = task.evaluate(objective, final=True)
+    if plot is not None:
+        save(accuracy({task.name: {by: {"trained": groups} for by, groups in _groups(found).items()}}), plot)
     if as_json:
         print_json({"step": step, **found})
     else:
@@ -310,9 +316,12 @@ def _need_torch() -> None:
 def _print_report(found: dict[str, Any]) -> None:
     for name, share in found["accuracy"].items():
         print(f"{name:16}  {share:7.1%}")
-    for title, groups in found.items():
-        what, by, column = title.rpartition("by ")
-        if by:
-            print(f"\n{what}{column:>10}  {'inputs':>7}  {'right':>7}")
-            for number, (right, inputs) in groups.items():
-                print(f"{number:>10}  {inputs:7,}  {right / inputs:7.1%}")
+    for title, groups in _groups(found).items():
+        print(f"\n{title:>16}  {'inputs':>7}  {'right':>7}")
+        for number, (right, inputs) in groups.items():
+            print(f"{number:>16}  {inputs:7,}  {right / inputs:7.1%}")
+
+
+def _groups(found: dict[str, Any]) -> dict[str, dict[Hashable, tuple[int, int]]]:
+    """The parts of a report that count what is right by group."""
+    return {title: groups for title, groups in found.items() if title.startswith("by ") or title.endswith("by length")}

@@ -367,8 +367,9 @@ def _precision(name: str, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _reports(what: str, steps: int, done: int, shown: bool | None) -> Iterator[Callable[[int, float], None]]:
-    """Yields what to call with the steps that are done and the loss: a bar on a terminal, otherwise a line a minute."""
-    if shown is False or sys.stderr.isatty():
+    """Yields what to call with the steps that are done and the loss: a bar on a terminal, otherwise (or where Rich is
+    not installed) a line a minute."""
+    if shown is False or (sys.stderr.isatty() and find_spec("rich")):
         with progress_bar(what, steps, shown) as advance:
             advance(done)
             last = done
