@@ -415,7 +415,7 @@ def test_help_tells_exit_codes():
 
 
 def test_options_mean_the_same_everywhere():
-    shared = ("--json", "--max-layers", "--max-length", "--dtype", "--variables", "--activation", "--train")
+    shared = ("--json", "--max-layers", "--max-length", "--dtype", "--variables", "--train")
     known: dict[str, set[str]] = {name: set() for name in shared}
     for command in commands():
         for name, text in re.findall(r"(--[a-z-]+) .*?> +(.*?) +│", helped(*command)):
