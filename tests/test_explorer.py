@@ -393,7 +393,7 @@ def test_wrong_inputs_are_errors():
 
 def test_a_page_says_what_it_is_and_saves_itself(tmp_path):
     page = alta.explore(BUNDLED["parity-relative"].build(), iter(["START", "1", "0"]))
-    assert re.fullmatch(r"<explorer: 3 positions, 2 layers, [\d,]+ bytes>", repr(page))
+    assert repr(page) == "<explorer: 3 positions, 2 layers>"
     page.save(tmp_path / "trace.html")
     assert (tmp_path / "trace.html").read_text(encoding="utf-8") == page.html
     frame = Document(page._repr_html_()).elements

@@ -36,18 +36,28 @@ MOST_CELLS = 20_000_000
 
 @dataclass(frozen=True)
 class Explorer:
-    """A page to look at a run with. A notebook shows it; `save` writes it to a file."""
+    """A page to look at a run with. A notebook shows it; `save` writes it to a file.
+
+    >>> alta.explore(program, ["START", "1", "0"])
+    <explorer: 3 positions, 2 layers>
+    """
 
     html: str = field(repr=False)
     positions: int
     layers: int
 
     def save(self, path: str | Path) -> None:
-        """Writes the page to a file, which any browser opens."""
+        """Writes the page to a file, which any browser opens.
+
+        >>> alta.explore(program, ["START", "1", "0"]).save("trace.html")
+        >>> from pathlib import Path
+        >>> Path("trace.html").read_text(encoding="utf-8").splitlines()[0]
+        '<!doctype html>'
+        """
         Path(path).write_text(self.html, encoding="utf-8", newline="\n")
 
     def __repr__(self) -> str:
-        return f"<explorer: {self.positions} positions, {self.layers} layers, {len(self.html):,} bytes>"
+        return f"<explorer: {self.positions} positions, {self.layers} layers>"
 
     def _repr_html_(self) -> str:
         return (
@@ -68,7 +78,11 @@ def explore(
     the head behind each value, and what stands for it in the model.
 
     A program is compiled, if it can be; the model has to agree with the interpreter in every state. A run that traps,
-    reads UNDEFINED or never halts is shown up to there.
+    reads UNDEFINED or never halts is shown up to there. `title` and `caption` stand at the top of the page.
+
+    >>> alta.explore(model, ["START", "1", "0"], title="parity").save("parity.html")
+    >>> alta.explore(program, ["START", "1", "0"], max_layers=1)
+    <explorer: 3 positions, 1 layers>
     """
     given = tuple(inputs) if isinstance(inputs, Iterable) else inputs
     model: Runnable | None
