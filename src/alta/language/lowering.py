@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from alta.errors import LoweringError
+from alta.language.expressions import Expression, Mask, Names, Raised, Refusal
+from alta.language.paths import Leaf, Reason, explore
 from alta.language.rules import Antecedent, Constraint, Rule, Trap
-from alta.language.symbolic import Expression, Leaf, Mask, Names, Raised, Reason, Refusal, explore
 from alta.language.variables import Value, Variable
 
 MAX_PATHS = 50_000
