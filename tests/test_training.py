@@ -318,7 +318,7 @@ def test_read_outs_learn_a_program_with_nothing_compiled(tmp_path):
     assert result.facts["final"]["accuracy"]["length <= 3"] > 0.95
 
 
-@pytest.mark.parametrize(("optimizer", "kills"), [("adafactor", 3), pytest.param("adam", 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("optimizer", "kills"), [("adafactor", 3), ("adam", 20)])
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(tmp_path, optimizer, kills):
     """With SIGKILL, at random moments."""
     context = multiprocessing.get_context("forkserver")

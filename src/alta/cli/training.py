@@ -208,7 +208,7 @@ def evaluate(
     device: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a run has learned so far: the whole test set, by length and by number of ones."""
+    """Tell what a run has learned so far: on the whole test set, by length and by number of ones."""
     _need_torch()
     from alta.training.learned import TraceLoss, TraceTask
     from alta.training.loop import trained
