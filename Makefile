@@ -5,7 +5,7 @@ PIP = PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # two workers, and no more threads than that
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-browser test-cluster bench docs format clean
+.PHONY: help demo test test-all test-browser test-cluster bench docs images format clean
 
 help:  ## Show what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -63,6 +63,20 @@ bench: $(VENV)/.installed-dev  ## Measure, and make docs/performance.md (SCAN=ta
 
 docs: $(VENV)/.installed-docs  ## Build the documentation: build/site/index.html
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
+
+PICTURE = chromium --headless=new --log-level=3 --no-sandbox --hide-scrollbars --force-device-scale-factor=1.5 --window-size=1120,800
+ADDITION = build/addition.html\#step=4&variable=sum&position=4
+
+images: $(VENV)/.installed-dev  ## Make the pictures in the documentation anew (with Chromium)
+	mkdir -p build docs/images
+	$(BIN)/alta draw weights parity-relative -o docs/images/weights.svg
+	$(BIN)/alta explore addition 95+7 -o build/addition.html
+	$(PICTURE) --screenshot=docs/images/explorer.png 'file://$(CURDIR)/$(ADDITION)'
+	$(PICTURE) --force-dark-mode --screenshot=docs/images/explorer-dark.png 'file://$(CURDIR)/$(ADDITION)'
+	sed -n '/^# brackets.py/,/^```/{/^```/!p;}' docs/tutorial.md > build/brackets.py
+	$(BIN)/alta explore build/brackets.py '^()(' -o build/brackets.html
+	$(PICTURE) --screenshot=docs/images/brackets.png \
+		'file://$(CURDIR)/build/brackets.html#step=4&variable=balanced&position=2'
 
 format: $(VENV)/.installed-dev  ## Format the code
 	$(BIN)/ruff check --fix src tests benchmarks experiments docs/conf.py

@@ -100,7 +100,7 @@ def test_given_inputs_have_to_work():
     (problem,) = check(program, bad).problems
     assert problem.text == "2 of 3 inputs given stop with an error"
     assert problem.details == (
-        "1: layer 1, position 0: the MLP reads 'done_left', which is UNDEFINED: its head reads no position",
+        "'1': layer 1, position 0: the MLP reads 'done_left', which is UNDEFINED: its head reads no position",
     )
 
 

@@ -514,6 +514,14 @@ def test_errors_have_the_line_of_ones_own_file(tmp_path, monkeypatch, text, line
         assert str(error.value).startswith(f"{path}:{line}: ")
 
 
+def test_tokens_of_several_letters_need_spaces_between_them(tmp_path, file):
+    starter = str(tmp_path / "starter.py")
+    ok("new", starter)
+    assert "'S' is not a token" in (said := refusal("run", starter, "START20"))
+    assert said.endswith("; put spaces between tokens\n")
+    assert "put spaces" not in refusal("run", str(file), "|ax")
+
+
 def test_check_with_inputs(tmp_path, file):
     good, bad = tmp_path / "good.txt", tmp_path / "bad.txt"
     good.write_text("|ab\n|\n")
@@ -522,7 +530,7 @@ def test_check_with_inputs(tmp_path, file):
     assert "ok       all of 2 inputs given halt within 200 layers, without an error" in printed
     result = alta("check", str(file), "--inputs", str(bad))
     assert result.returncode == 1
-    assert "problem  1 of 2 inputs given stop with an error\n           a b: layer 1, position 0" in result.stdout
+    assert "problem  1 of 2 inputs given stop with an error\n           'a b': layer 1, position 0" in result.stdout
     data = json.loads(alta("check", str(file), "--inputs", str(bad), "--json").stdout)
     assert data["problems"] == 1
     assert {finding["severity"] for finding in data["findings"]} == {"ok", "problem"}

@@ -310,7 +310,7 @@ CHECK_80 = """\
 \x1b[32mok     \x1b[0m  7 rules for largest, done, and 6 resets
 \x1b[32mok     \x1b[0m  halts where done is 1 at every position
 \x1b[33mnote   \x1b[0m  1,006 of 1,500 inputs that were tried stop with an error
-           0: layer 1, position 0: the MLP reads 'done_left', which is
+           '0': layer 1, position 0: the MLP reads 'done_left', which is
            UNDEFINED: its head reads no position
 \x1b[32mok     \x1b[0m  a Transformer, exact in float32 for inputs of any length: <model: 13
          dims, 2 heads, MLP 13 wide, 103 parameters, float32>

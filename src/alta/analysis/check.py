@@ -247,7 +247,7 @@ def _some(items: Iterable[str]) -> tuple[str, ...]:
 
 
 def _text(tokens: Sequence[Token]) -> str:
-    return " ".join(map(str, tokens)) or "the empty input"
+    return repr(" ".join(map(str, tokens))) if tokens else "the empty input"
 
 
 def count(number: int, noun: str) -> str:

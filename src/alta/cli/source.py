@@ -71,12 +71,14 @@ class Source:
         if text in known:
             return [known[text]]
         words = text.replace(",", " ").split() if "," not in known else text.split()
+        hint = ""
         if len(words) == 1 and words[0] not in known:
             words = list(words[0])
+            hint = "; put spaces between tokens" if any(len(name) > 1 for name in known) else ""
         for word in words:
             if word not in known:
                 tokens = self.program.describe_tokens()
-                raise InputError(f"{word!r} is not a token of this program; tokens: {tokens}")
+                raise InputError(f"{word!r} is not a token of this program; tokens: {tokens}{hint}")
         return [known[word] for word in words]
 
     def inputs(self, path: str) -> list[Sequence[Token]]:
