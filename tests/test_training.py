@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from alta.training import transformer  # noqa: E402
 from alta.training.adafactor import Adafactor  # noqa: E402
 from alta.training.bits import balanced  # noqa: E402
 from alta.training.checkpoint import load  # noqa: E402
-from alta.training.learned import HeldOut, LearnedMlp, Shape, with_mlp  # noqa: E402
+from alta.training.learned import HeldOut, LearnedMlp, Shape, TraceTask, with_mlp  # noqa: E402
 from alta.training.loop import CHECKPOINT, Recipe, generator, train, trained  # noqa: E402
 from alta.training.parity_task import ParityTask  # noqa: E402
 from alta.training.readout_task import ReadOutTask  # noqa: E402
@@ -352,6 +352,30 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(tmp_path, optimizer, k
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[key], theirs[key]) for key in ours)
     assert (whole / "metrics.jsonl").read_text() == (broken / "metrics.jsonl").read_text()
+
+
+@dataclass(frozen=True, eq=False)
+class SlowlyJudged(TraceTask):
+    """A task whose evaluations take long, and the last of which may be cut off."""
+
+    cut_off: bool = False
+
+    def evaluate(self, objective, *, final):
+        if final and self.cut_off:
+            raise KeyboardInterrupt
+        time.sleep(0.5)
+        return super().evaluate(objective, final=final)
+
+
+def test_speed_is_that_of_steps_alone_and_of_all_of_them(tmp_path):
+    task = trace_task(100, evaluations=2)
+    known = {one.name: getattr(task, one.name) for one in fields(task)}
+    with pytest.raises(KeyboardInterrupt):
+        train(SlowlyJudged(**known, cut_off=True), tmp_path, progress=False)
+    facts = train(SlowlyJudged(**known), tmp_path, progress=False).facts
+    assert facts["step"] / facts["steps_per_second"] < 0.5
+    assert facts["seconds"] > 1.0
+    assert train(task, tmp_path, progress=False).facts["steps_per_second"] == facts["steps_per_second"]
 
 
 DISTRIBUTED = """

@@ -182,6 +182,7 @@ class _Run:
         self.inputs["rate"] = torch.zeros(CHUNK, device=device)
         self.losses = torch.zeros(CHUNK, device=device)
         self.place = torch.zeros(1, dtype=torch.long, device=device)
+        self.working = 0.0  # seconds that the steps have taken, without evaluations
         self.graph: torch.cuda.CUDAGraph | None = None
 
     @property
@@ -203,17 +204,13 @@ class _Run:
         done, spent = self._resume(tensors)
         metrics = _Metrics(self.directory / "metrics.jsonl", done) if self.rank == 0 else None
         begun = saved = time.monotonic()
-        working = 0.0
-        first = done
         shown = self.rank == 0 if progress is None else progress
         found: dict[str, Any] = {}
         with _reports(self.task.name, self.steps, done, shown) as report:
             while done < self.steps:
                 number = min(CHUNK - done % CHUNK, self.steps - done)
                 stops = [step for step in range(done + 1, done + number + 1) if self.task.recipe.is_evaluated(step)]
-                entered = time.monotonic()
                 loss = self._chunk(done, number, stops, metrics)
-                working += time.monotonic() - entered
                 done += number
                 if not math.isfinite(loss):
                     raise TrainingError(f"the loss is {loss} after {done:,} steps; take a smaller learning rate")
@@ -223,9 +220,8 @@ class _Run:
                     save(self.checkpoint, tensors, self._facts(done, spent + saved - begun))
         seconds = time.monotonic() - begun
         if self.rank == 0:
-            speed = (done - first) / working if done > first else None
-            found = self._evaluated(final=True)
-            found = self._facts(done, spent + seconds) | {"steps_per_second": speed, "final": found}
+            found = self._facts(done, spent + seconds) | {"steps_per_second": done / self.working}
+            found["final"] = self._evaluated(final=True)
             _write(self.directory / "result.json", found)
         return Result(self.objective, found)
 
@@ -234,6 +230,7 @@ class _Run:
             "task": self.task.facts(),
             "step": done,
             "seconds": seconds,
+            "seconds_of_steps": self.working,
             "processes": self.world,
             "device": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else platform.machine(),
             "versions": {"python": platform.python_version(), "torch": torch.__version__},
@@ -251,6 +248,7 @@ class _Run:
                 f"{str(self.directory)!r} holds a run with other settings ({', '.join(other)}); take another directory"
             )
         restore(tensors, saved, self.checkpoint)
+        self.working = float(facts.get("seconds_of_steps", facts["seconds"]))  # older checkpoints have the one
         return int(facts["step"]), float(facts["seconds"])
 
     def _batches(self, first: int) -> dict[str, Tensor]:
@@ -288,6 +286,7 @@ class _Run:
 
     def _chunk(self, done: int, number: int, stops: list[int], metrics: _Metrics | None) -> float:
         """Some steps, with the evaluations among them; the mean loss."""
+        entered = time.monotonic()
         start = done % CHUNK
         rates = [self.task.recipe.rate(step) for step in range(done - start, done - start + CHUNK)]
         for name, tensor in self._batches(done).items():
@@ -300,9 +299,13 @@ class _Run:
             else:
                 self.graph.replay()
             if step in stops and metrics is not None:
-                loss = float(self.losses[start : start + step - done].mean())
+                loss = float(self.losses[start : start + step - done].mean())  # waits for the device
+                self.working += time.monotonic() - entered
                 metrics.add({"step": step, "loss": loss, **self._evaluated(final=False)})
-        return float(self.losses[start : start + number].mean())
+                entered = time.monotonic()
+        loss = float(self.losses[start : start + number].mean())
+        self.working += time.monotonic() - entered
+        return loss
 
     def _evaluated(self, *, final: bool) -> dict[str, Any]:
         with torch.no_grad():
