@@ -263,6 +263,16 @@ def test_relative_positions_share_biases_from_afar():
     assert (left[0, 1:] == 0).all()
 
 
+@pytest.mark.parametrize("table", [transformer._buckets, transformer._waves])
+def test_tables_that_a_captured_graph_reads_are_never_freed(table):
+    """A graph knows where they lie, and nothing else; evaluations take tables of many other lengths."""
+    second = {transformer._buckets: True, transformer._waves: 4}[table]
+    first = table(5, second, torch.device("cpu"))
+    for length in range(6, 200):
+        table(length, second, torch.device("cpu"))
+    assert table(5, second, torch.device("cpu")) is first
+
+
 def test_layers_of_their_own_and_shared_ones():
     shared = Transformer(replace(TINY, shared=True), 3, 2, generator(0, 0))
     own = Transformer(TINY, 3, 2, generator(0, 0))
