@@ -28,7 +28,7 @@ import training_runs  # noqa: E402
 from training_runs import trace_task  # noqa: E402
 
 from alta import recipes  # noqa: E402
-from alta.training import transformer  # noqa: E402
+from alta.training import loop, transformer  # noqa: E402
 from alta.training.adafactor import Adafactor  # noqa: E402
 from alta.training.bits import balanced  # noqa: E402
 from alta.training.checkpoint import load  # noqa: E402
@@ -428,6 +428,26 @@ def test_directories_hold_one_run(tmp_path):
 def test_a_run_that_diverges_says_so(tmp_path):
     with pytest.raises(TrainingError, match="the loss is .* take a smaller learning rate"):
         train(trace_task(400, learning_rate=1e30, optimizer="adam", evaluations=0), tmp_path, progress=False)
+
+
+def test_each_process_of_torchrun_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    asked = (None, "cuda", "cuda:0", "cpu")
+    assert [str(loop._chosen(device)) for device in asked] == ["cuda:0", "cuda:0", "cuda:0", "cpu"]
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert [str(loop._chosen(device)) for device in asked] == ["cuda:1", "cuda:1", "cuda:0", "cpu"]
+    with pytest.raises(TrainingError, match="there is no device 'cuda:2'; devices: cpu, cuda:0, cuda:1"):
+        loop._chosen("cuda:2")
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:7", "meta", "abacus"])
+def test_devices_that_are_not_there(device, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(TrainingError, match=f"there is no device '{device}'; devices: cpu$"):
+        train(ParityTask("small", Recipe(1, 2, 1.0), TINY), tmp_path, device=device)
 
 
 def counter():

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, distributed, nn
 
-from alta.errors import TrainingError
+from alta.errors import TrainingError, listing
 from alta.parallel import progress_bar
 from alta.training.adafactor import Adafactor
 from alta.training.checkpoint import load, restore, save, tensors_of
@@ -133,7 +134,8 @@ def train(
     evaluation.
     """
     chosen = _chosen(device)
-    with _processes(chosen) as (rank, world), _precision(task.recipe.precision, chosen):
+    current = torch.cuda.device(chosen) if chosen.type == "cuda" else nullcontext()
+    with current, _processes(chosen) as (rank, world), _precision(task.recipe.precision, chosen):
         run = _Run(task, Path(directory), chosen, rank, world)
         return run.go(save_every, progress)
 
@@ -148,10 +150,19 @@ def trained(task: Task, directory: str | Path, *, device: str | torch.device | N
 
 
 def _chosen(device: str | torch.device | None) -> torch.device:
+    """The device that was asked for, or a GPU if there is one; of several, each process that torchrun starts has its
+    own."""
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    known = [torch.device("cpu"), *(torch.device("cuda", number) for number in range(gpus))]
     try:
-        return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError as error:
-        raise TrainingError(f"there is no device {device!r}: {error}") from None
+        chosen = torch.device(device or ("cuda" if gpus else "cpu"))
+    except RuntimeError:
+        chosen = None
+    if chosen == torch.device("cuda"):
+        chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]) if distributed.is_torchelastic_launched() else 0)
+    if chosen not in known:
+        raise TrainingError(f"there is no device {str(device or chosen)!r}; devices: {listing(known)}")
+    return chosen
 
 
 class _Run:
