@@ -120,6 +120,16 @@ def generator(seed: int, step: int, device: torch.device | str = "cpu") -> torch
     return torch.Generator(device).manual_seed(random.Random(f"{seed} {step}").getrandbits(63))
 
 
+def weighted(mean: Tensor, count: Tensor) -> Tensor:
+    """A process's mean over what it counts in its share of a batch, so weighted that the mean of all processes is that
+    over the whole batch."""
+    if not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return mean
+    all_counts = count.to(mean.dtype)
+    distributed.all_reduce(all_counts)
+    return mean * (count * distributed.get_world_size() / all_counts.clamp(min=1))
+
+
 def train(
     task: Task,
     directory: str | Path,
