@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -430,6 +431,30 @@ def test_directories_hold_one_run(tmp_path):
     with pytest.raises(TrainingError, match="cannot be read"):
         train(trace_task(50, evaluations=0), tmp_path, progress=False)
     assert all(torch.isfinite(parameter).all() for parameter in objective.parameters())
+
+
+def test_two_runs_do_not_share_a_directory(tmp_path, monkeypatch):
+    code = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(); input()"
+    command = [sys.executable, "-c", code, str(tmp_path / loop.LOCK)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with pytest.raises(TrainingError, match="another process trains in .*; wait until it ends, or take another"):
+            train(trace_task(50), tmp_path, progress=False)
+        other.kill()
+
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(loop.fcntl, "lockf", no_locks)
+    assert train(trace_task(50), tmp_path, progress=False).facts["step"] == 50
+
+
+def test_directories_that_cannot_be_written_are_refused(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "run" / loop.LOCK).mkdir(parents=True)
+    for directory in (tmp_path / "file", tmp_path / "file" / "run", tmp_path / "run"):
+        with pytest.raises(TrainingError, match="cannot hold a run: .*; take another directory"):
+            train(trace_task(50), directory, progress=False)
 
 
 def test_a_run_that_diverges_says_so(tmp_path):

@@ -29,8 +29,16 @@ from alta.parallel import progress_bar
 from alta.training.adafactor import Adafactor
 from alta.training.checkpoint import load, restore, save, tensors_of
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
 CHECKPOINT = "checkpoint.safetensors"
 """The file in a run's directory that it goes on from."""
+
+LOCK = "lock"
+"""The file in a run's directory that the process which trains there has locked."""
 
 CHUNK = 50
 """Steps whose batches are made together. Checkpoints lie between chunks."""
@@ -145,7 +153,12 @@ def train(
     """
     chosen = _chosen(device)
     current = torch.cuda.device(chosen) if chosen.type == "cuda" else nullcontext()
-    with current, _processes(chosen) as (rank, world), _precision(task.recipe.precision, chosen):
+    with (
+        current,
+        _processes(chosen) as (rank, world),
+        _alone(Path(directory), rank),
+        _precision(task.recipe.precision, chosen),
+    ):
         run = _Run(task, Path(directory), chosen, rank, world)
         return run.go(save_every, progress)
 
@@ -212,7 +225,6 @@ class _Run:
 
     def go(self, save_every: float, progress: bool | None) -> Result:
         """From where the run stands to its end."""
-        self.directory.mkdir(parents=True, exist_ok=True)
         start = {name: value.detach().clone() for name, value in tensors_of(self.objective).items()}
         self._prepare()
         tensors = tensors_of(self.objective, self.optimizer)
@@ -243,7 +255,7 @@ class _Run:
         if self.rank == 0:
             found = self._facts(done, spent + seconds) | {"steps_per_second": done / self.working}
             found["final"] = self._evaluated(final=True)
-            _write(self.directory / "result.json", found)
+            write(self.directory / "result.json", found)
         return Result(self.objective, found)
 
     def _facts(self, done: int, seconds: float) -> dict[str, Any]:
@@ -358,7 +370,17 @@ def _room(tensor: Tensor) -> Tensor:
     return torch.empty_like(tensor, memory_format=torch.contiguous_format).copy_(tensor)
 
 
-def _write(path: Path, facts: Mapping[str, Any]) -> None:
+@contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Says which directory it is that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise TrainingError(f"{str(directory)!r} cannot hold a run: {error}; take another directory") from None
+
+
+def write(path: Path, facts: Mapping[str, Any]) -> None:
+    """Writes JSON; a kill at any moment leaves the old file or the new one."""
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(facts, indent=2) + "\n")
     part.replace(path)
@@ -375,6 +397,28 @@ def _processes(device: torch.device) -> Iterator[tuple[int, int]]:
         yield distributed.get_rank(), distributed.get_world_size()
     finally:
         distributed.destroy_process_group()
+
+
+@contextmanager
+def _alone(directory: Path, rank: int) -> Iterator[None]:
+    """Makes the directory, and keeps other runs out of it. The lock goes when its process does, however that ends."""
+    if rank:
+        yield
+        return
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / LOCK).open("w")
+    with lock:
+        if fcntl is not None:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise TrainingError(
+                    f"another process trains in {str(directory)!r}; wait until it ends, or take another directory"
+                ) from None
+            except OSError:
+                pass  # a file system without locks
+        yield
 
 
 @contextmanager
