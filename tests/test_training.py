@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -28,11 +29,11 @@ import training_runs  # noqa: E402
 from training_runs import trace_task  # noqa: E402
 
 from alta import recipes  # noqa: E402
-from alta.training import transformer  # noqa: E402
+from alta.training import loop, transformer  # noqa: E402
 from alta.training.adafactor import Adafactor  # noqa: E402
 from alta.training.bits import balanced  # noqa: E402
 from alta.training.checkpoint import load  # noqa: E402
-from alta.training.learned import HeldOut, LearnedMlp, Shape, with_mlp  # noqa: E402
+from alta.training.learned import HeldOut, LearnedMlp, Shape, TraceTask, with_mlp  # noqa: E402
 from alta.training.loop import CHECKPOINT, Recipe, generator, train, trained  # noqa: E402
 from alta.training.parity_task import ParityTask  # noqa: E402
 from alta.training.readout_task import ReadOutTask  # noqa: E402
@@ -263,6 +264,16 @@ def test_relative_positions_share_biases_from_afar():
     assert (left[0, 1:] == 0).all()
 
 
+@pytest.mark.parametrize("table", [transformer._buckets, transformer._waves])
+def test_tables_that_a_captured_graph_reads_are_never_freed(table):
+    """A graph knows where they lie, and nothing else; evaluations take tables of many other lengths."""
+    second = {transformer._buckets: True, transformer._waves: 4}[table]
+    first = table(5, second, torch.device("cpu"))
+    for length in range(6, 200):
+        table(length, second, torch.device("cpu"))
+    assert table(5, second, torch.device("cpu")) is first
+
+
 def test_layers_of_their_own_and_shared_ones():
     shared = Transformer(replace(TINY, shared=True), 3, 2, generator(0, 0))
     own = Transformer(TINY, 3, 2, generator(0, 0))
@@ -354,11 +365,41 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(tmp_path, optimizer, k
     assert (whole / "metrics.jsonl").read_text() == (broken / "metrics.jsonl").read_text()
 
 
+@dataclass(frozen=True, eq=False)
+class SlowlyJudged(TraceTask):
+    """A task whose evaluations take long, and the last of which may be cut off."""
+
+    cut_off: bool = False
+
+    def evaluate(self, objective, *, final):
+        if final and self.cut_off:
+            raise KeyboardInterrupt
+        time.sleep(0.5)
+        return super().evaluate(objective, final=final)
+
+
+def test_speed_is_that_of_steps_alone_and_of_all_of_them(tmp_path):
+    task = trace_task(100, evaluations=2)
+    known = {one.name: getattr(task, one.name) for one in fields(task)}
+    with pytest.raises(KeyboardInterrupt):
+        train(SlowlyJudged(**known, cut_off=True), tmp_path, progress=False)
+    facts = train(SlowlyJudged(**known), tmp_path, progress=False).facts
+    assert facts["step"] / facts["steps_per_second"] < 0.5
+    assert facts["seconds"] > 1.0
+    assert train(task, tmp_path, progress=False).facts["steps_per_second"] == facts["steps_per_second"]
+
+
 DISTRIBUTED = """
 import sys
+import torch
 sys.path.insert(0, sys.argv[2])
-from training_runs import go
-go(sys.argv[1], 60, "adafactor")
+from training_runs import tasks
+from alta.training.loop import train
+if torch.distributed.is_torchelastic_launched():
+    torch.distributed.init_process_group("gloo")
+torch.set_num_threads(1)
+for name, task in tasks(60).items():
+    train(task, f"{sys.argv[1]}/{name}", progress=False)
 """
 
 
@@ -366,17 +407,18 @@ def test_two_processes_do_what_one_does(tmp_path):
     script = tmp_path / "go.py"
     script.write_text(DISTRIBUTED)
     tests = str(Path(__file__).parent)
-    both = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
+    both = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for command, name in ((both, "both"), ([sys.executable], "one")):
         done = subprocess.run(
             [*command, str(script), str(tmp_path / name), tests], capture_output=True, text=True, env=environment
         )
         assert done.returncode == 0, done.stderr
-    facts = json.loads((tmp_path / "both" / "result.json").read_text())
-    assert facts["processes"] == 2
-    ours, theirs = (load(tmp_path / name / CHECKPOINT)[0] for name in ("both", "one"))
-    assert all(torch.allclose(ours[key], theirs[key], atol=1e-4) for key in ours)
+    for kind in training_runs.tasks(60):
+        facts = json.loads((tmp_path / "both" / kind / "result.json").read_text())
+        assert facts["processes"] == 2
+        ours, theirs = (load(tmp_path / name / kind / CHECKPOINT)[0] for name in ("both", "one"))
+        assert all(torch.allclose(ours[key], theirs[key], atol=1e-4) for key in ours), kind
 
 
 def test_directories_hold_one_run(tmp_path):
@@ -391,9 +433,53 @@ def test_directories_hold_one_run(tmp_path):
     assert all(torch.isfinite(parameter).all() for parameter in objective.parameters())
 
 
+def test_two_runs_do_not_share_a_directory(tmp_path, monkeypatch):
+    code = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(); input()"
+    command = [sys.executable, "-c", code, str(tmp_path / loop.LOCK)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with pytest.raises(TrainingError, match="another process trains in .*; wait until it ends, or take another"):
+            train(trace_task(50), tmp_path, progress=False)
+        other.kill()
+
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(loop.fcntl, "lockf", no_locks)
+    assert train(trace_task(50), tmp_path, progress=False).facts["step"] == 50
+
+
+def test_directories_that_cannot_be_written_are_refused(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "run" / loop.LOCK).mkdir(parents=True)
+    for directory in (tmp_path / "file", tmp_path / "file" / "run", tmp_path / "run"):
+        with pytest.raises(TrainingError, match="cannot hold a run: .*; take another directory"):
+            train(trace_task(50), directory, progress=False)
+
+
 def test_a_run_that_diverges_says_so(tmp_path):
     with pytest.raises(TrainingError, match="the loss is .* take a smaller learning rate"):
         train(trace_task(400, learning_rate=1e30, optimizer="adam", evaluations=0), tmp_path, progress=False)
+
+
+def test_each_process_of_torchrun_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    asked = (None, "cuda", "cuda:0", "cpu")
+    assert [str(loop._chosen(device)) for device in asked] == ["cuda:0", "cuda:0", "cuda:0", "cpu"]
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert [str(loop._chosen(device)) for device in asked] == ["cuda:1", "cuda:1", "cuda:0", "cpu"]
+    with pytest.raises(TrainingError, match="there is no device 'cuda:2'; devices: cpu, cuda:0, cuda:1"):
+        loop._chosen("cuda:2")
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:7", "meta", "abacus"])
+def test_devices_that_are_not_there(device, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(TrainingError, match=f"there is no device '{device}'; devices: cpu$"):
+        train(ParityTask("small", Recipe(1, 2, 1.0), TINY), tmp_path, device=device)
 
 
 def counter():

@@ -9,7 +9,11 @@ from alta.training.bits import balanced
 from alta.training.exam import Exam
 from alta.training.learned import HeldOut, Shape, TraceTask
 from alta.training.loop import Recipe, generator, train
+from alta.training.parity_task import ParityTask
+from alta.training.readout_task import ReadOutTask
+from alta.training.scan_task import ScanTask, pairs
 from alta.training.traces import trace_dataset
+from alta.training.transformer import Architecture
 
 
 def trace_task(steps, trained_on=6, tested=12, **options):
@@ -23,7 +27,21 @@ def trace_task(steps, trained_on=6, tested=12, **options):
     return TraceTask("small", recipe, Shape(2, 64), program, traces, test, tested + 1)
 
 
+def tasks(steps, optimizer="adafactor"):
+    """One of each kind."""
+    size = Architecture(layers=3, dim=32, hidden=64, heads=2, head_dim=16, shared=True)
+    recipe = Recipe(steps, 16, 3e-3, optimizer, evaluations=1)
+    words = {"walk": ["W"], "jump": ["J"] * 9, "look": ["L"]}
+    known = [(f"{a} and {b}", [*words[a], *words[b]]) for a in words for b in words]
+    return {
+        "trace": trace_task(steps, optimizer=optimizer, evaluations=6),
+        "parity": ParityTask("small", recipe, size, trained=4, tested=5, test=20),
+        "scan": ScanTask("small", recipe, size, "own", *pairs(known, known[:4])),
+        "read-out": ReadOutTask("small", recipe, size, parity.relative(), parity.encode, 3, 3, 3, 3, 20),
+    }
+
+
 def go(directory: str, steps: int, optimizer: str) -> None:
     """A run with a checkpoint as often as can be."""
     torch.set_num_threads(1)
-    train(trace_task(steps, optimizer=optimizer, evaluations=6), directory, save_every=0, progress=False)
+    train(tasks(steps, optimizer)["trace"], directory, save_every=0, progress=False)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,13 +24,21 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, distributed, nn
 
-from alta.errors import TrainingError
+from alta.errors import TrainingError, listing
 from alta.parallel import progress_bar
 from alta.training.adafactor import Adafactor
 from alta.training.checkpoint import load, restore, save, tensors_of
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
 CHECKPOINT = "checkpoint.safetensors"
 """The file in a run's directory that it goes on from."""
+
+LOCK = "lock"
+"""The file in a run's directory that the process which trains there has locked."""
 
 CHUNK = 50
 """Steps whose batches are made together. Checkpoints lie between chunks."""
@@ -119,6 +128,16 @@ def generator(seed: int, step: int, device: torch.device | str = "cpu") -> torch
     return torch.Generator(device).manual_seed(random.Random(f"{seed} {step}").getrandbits(63))
 
 
+def weighted(mean: Tensor, count: Tensor) -> Tensor:
+    """A process's mean over what it counts in its share of a batch, so weighted that the mean of all processes is that
+    over the whole batch."""
+    if not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return mean
+    all_counts = count.to(mean.dtype)
+    distributed.all_reduce(all_counts)
+    return mean * (count * distributed.get_world_size() / all_counts.clamp(min=1))
+
+
 def train(
     task: Task,
     directory: str | Path,
@@ -133,7 +152,13 @@ def train(
     evaluation.
     """
     chosen = _chosen(device)
-    with _processes(chosen) as (rank, world), _precision(task.recipe.precision, chosen):
+    current = torch.cuda.device(chosen) if chosen.type == "cuda" else nullcontext()
+    with (
+        current,
+        _processes(chosen) as (rank, world),
+        _alone(Path(directory), rank),
+        _precision(task.recipe.precision, chosen),
+    ):
         run = _Run(task, Path(directory), chosen, rank, world)
         return run.go(save_every, progress)
 
@@ -148,10 +173,19 @@ def trained(task: Task, directory: str | Path, *, device: str | torch.device | N
 
 
 def _chosen(device: str | torch.device | None) -> torch.device:
+    """The device that was asked for, or a GPU if there is one; of several, each process that torchrun starts has its
+    own."""
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    known = [torch.device("cpu"), *(torch.device("cuda", number) for number in range(gpus))]
     try:
-        return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError as error:
-        raise TrainingError(f"there is no device {device!r}: {error}") from None
+        chosen = torch.device(device or ("cuda" if gpus else "cpu"))
+    except RuntimeError:
+        chosen = None
+    if chosen == torch.device("cuda"):
+        chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]) if distributed.is_torchelastic_launched() else 0)
+    if chosen not in known:
+        raise TrainingError(f"there is no device {str(device or chosen)!r}; devices: {listing(known)}")
+    return chosen
 
 
 class _Run:
@@ -182,6 +216,7 @@ class _Run:
         self.inputs["rate"] = torch.zeros(CHUNK, device=device)
         self.losses = torch.zeros(CHUNK, device=device)
         self.place = torch.zeros(1, dtype=torch.long, device=device)
+        self.working = 0.0  # seconds that the steps have taken, without evaluations
         self.graph: torch.cuda.CUDAGraph | None = None
 
     @property
@@ -190,7 +225,6 @@ class _Run:
 
     def go(self, save_every: float, progress: bool | None) -> Result:
         """From where the run stands to its end."""
-        self.directory.mkdir(parents=True, exist_ok=True)
         start = {name: value.detach().clone() for name, value in tensors_of(self.objective).items()}
         self._prepare()
         tensors = tensors_of(self.objective, self.optimizer)
@@ -203,17 +237,13 @@ class _Run:
         done, spent = self._resume(tensors)
         metrics = _Metrics(self.directory / "metrics.jsonl", done) if self.rank == 0 else None
         begun = saved = time.monotonic()
-        working = 0.0
-        first = done
         shown = self.rank == 0 if progress is None else progress
         found: dict[str, Any] = {}
         with _reports(self.task.name, self.steps, done, shown) as report:
             while done < self.steps:
                 number = min(CHUNK - done % CHUNK, self.steps - done)
                 stops = [step for step in range(done + 1, done + number + 1) if self.task.recipe.is_evaluated(step)]
-                entered = time.monotonic()
                 loss = self._chunk(done, number, stops, metrics)
-                working += time.monotonic() - entered
                 done += number
                 if not math.isfinite(loss):
                     raise TrainingError(f"the loss is {loss} after {done:,} steps; take a smaller learning rate")
@@ -223,10 +253,9 @@ class _Run:
                     save(self.checkpoint, tensors, self._facts(done, spent + saved - begun))
         seconds = time.monotonic() - begun
         if self.rank == 0:
-            speed = (done - first) / working if done > first else None
-            found = self._evaluated(final=True)
-            found = self._facts(done, spent + seconds) | {"steps_per_second": speed, "final": found}
-            _write(self.directory / "result.json", found)
+            found = self._facts(done, spent + seconds) | {"steps_per_second": done / self.working}
+            found["final"] = self._evaluated(final=True)
+            write(self.directory / "result.json", found)
         return Result(self.objective, found)
 
     def _facts(self, done: int, seconds: float) -> dict[str, Any]:
@@ -234,6 +263,7 @@ class _Run:
             "task": self.task.facts(),
             "step": done,
             "seconds": seconds,
+            "seconds_of_steps": self.working,
             "processes": self.world,
             "device": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else platform.machine(),
             "versions": {"python": platform.python_version(), "torch": torch.__version__},
@@ -251,6 +281,7 @@ class _Run:
                 f"{str(self.directory)!r} holds a run with other settings ({', '.join(other)}); take another directory"
             )
         restore(tensors, saved, self.checkpoint)
+        self.working = float(facts.get("seconds_of_steps", facts["seconds"]))  # older checkpoints have the one
         return int(facts["step"]), float(facts["seconds"])
 
     def _batches(self, first: int) -> dict[str, Tensor]:
@@ -288,6 +319,7 @@ class _Run:
 
     def _chunk(self, done: int, number: int, stops: list[int], metrics: _Metrics | None) -> float:
         """Some steps, with the evaluations among them; the mean loss."""
+        entered = time.monotonic()
         start = done % CHUNK
         rates = [self.task.recipe.rate(step) for step in range(done - start, done - start + CHUNK)]
         for name, tensor in self._batches(done).items():
@@ -300,9 +332,13 @@ class _Run:
             else:
                 self.graph.replay()
             if step in stops and metrics is not None:
-                loss = float(self.losses[start : start + step - done].mean())
+                loss = float(self.losses[start : start + step - done].mean())  # waits for the device
+                self.working += time.monotonic() - entered
                 metrics.add({"step": step, "loss": loss, **self._evaluated(final=False)})
-        return float(self.losses[start : start + number].mean())
+                entered = time.monotonic()
+        loss = float(self.losses[start : start + number].mean())
+        self.working += time.monotonic() - entered
+        return loss
 
     def _evaluated(self, *, final: bool) -> dict[str, Any]:
         with torch.no_grad():
@@ -334,7 +370,17 @@ def _room(tensor: Tensor) -> Tensor:
     return torch.empty_like(tensor, memory_format=torch.contiguous_format).copy_(tensor)
 
 
-def _write(path: Path, facts: Mapping[str, Any]) -> None:
+@contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Says which directory it is that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise TrainingError(f"{str(directory)!r} cannot hold a run: {error}; take another directory") from None
+
+
+def write(path: Path, facts: Mapping[str, Any]) -> None:
+    """Writes JSON; a kill at any moment leaves the old file or the new one."""
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(facts, indent=2) + "\n")
     part.replace(path)
@@ -351,6 +397,28 @@ def _processes(device: torch.device) -> Iterator[tuple[int, int]]:
         yield distributed.get_rank(), distributed.get_world_size()
     finally:
         distributed.destroy_process_group()
+
+
+@contextmanager
+def _alone(directory: Path, rank: int) -> Iterator[None]:
+    """Makes the directory, and keeps other runs out of it. The lock goes when its process does, however that ends."""
+    if rank:
+        yield
+        return
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / LOCK).open("w")
+    with lock:
+        if fcntl is not None:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise TrainingError(
+                    f"another process trains in {str(directory)!r}; wait until it ends, or take another directory"
+                ) from None
+            except OSError:
+                pass  # a file system without locks
+        yield
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from torch.nn import functional
 from alta.language.program import Program, Token
 from alta.training.bits import balanced, test_set
 from alta.training.exam import judged
-from alta.training.loop import Recipe, generator
+from alta.training.loop import Recipe, generator, weighted
 from alta.training.parity_task import dtype_of
 from alta.training.traces import StateDataset, state_dataset
 from alta.training.transformer import Architecture, Transformer
@@ -42,6 +42,7 @@ class ReadOut(nn.Module):
         self.read = [program.variables[name].is_output for name in data.values]
         self.answer = list(data.values).index(program.output)
         self.transformer = Transformer(size, len(program.tokens), sum(self.sizes), random, dtype=dtype)
+        self.transformer.encoder.last.requires_grad_(False)  # read-outs are of the stream as it is
 
     def forward(self, tokens: Tensor, there: Tensor, codes: Tensor) -> Tensor:
         kept: list[Tensor] = []
@@ -53,7 +54,8 @@ class ReadOut(nn.Module):
             logits = (stream @ self.transformer.output[:, stop - size : stop]).flatten(0, 2)
             wanted = codes[:, first::2, :, number].flatten().long()
             each = functional.cross_entropy(logits, wanted, ignore_index=-1, reduction="none")
-            losses.append(each.sum() / (wanted >= 0).sum().clamp(min=1))
+            known = (wanted >= 0).sum()
+            losses.append(weighted(each.sum() / known.clamp(min=1), known))
         return torch.stack(losses).mean()
 
     def outputs(self, tokens: Tensor, there: Tensor, layers: int) -> Tensor:

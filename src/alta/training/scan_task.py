@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from alta.errors import TrainingError
 from alta.training.exam import counted
-from alta.training.loop import Recipe, generator
+from alta.training.loop import Recipe, generator, weighted
 from alta.training.parity_task import dtype_of
 from alta.training.transformer import Architecture, Transformer
 
@@ -80,7 +80,8 @@ class Translator(nn.Module):
         there = commands != PAD
         encoded = self.transformer.encode(commands, there)
         logits = self.transformer.decode(_begun(actions), encoded, there)
-        return functional.cross_entropy(logits.flatten(0, 1), actions.flatten(), ignore_index=PAD)
+        loss = functional.cross_entropy(logits.flatten(0, 1), actions.flatten(), ignore_index=PAD)
+        return weighted(loss, (actions != PAD).sum())
 
     def write(self, commands: Tensor, longest: int) -> Tensor:
         """The likeliest action after another, up to END or so many. (batch, position)"""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from importlib.util import find_spec
 
 import torch
@@ -228,7 +228,7 @@ def _normal(shape: tuple[int, ...], spread: float, random: torch.Generator) -> n
     return nn.Parameter(torch.randn(shape, generator=random) * spread)
 
 
-@lru_cache(maxsize=64)
+@cache  # without a limit, since captured graphs read what is here
 def _buckets(length: int, causal: bool, device: torch.device) -> Tensor:
     """The bias that each pair of positions has: near ones their own, farther ones by the logarithm of their distance.
     An encoder has half of them for each side. (i, j)"""
@@ -242,7 +242,7 @@ def _buckets(length: int, causal: bool, device: torch.device) -> Tensor:
     return (side + torch.where(far < near, far, (near + steps.long()).clamp(max=number - 1))).to(device)
 
 
-@lru_cache(maxsize=64)
+@cache  # without a limit, since captured graphs read what is here
 def _waves(length: int, dim: int, device: torch.device) -> Tensor:
     """Sines and cosines of positions, as in the first Transformer. (position, dim)"""
     speeds = torch.exp(torch.arange(dim // 2) * (-math.log(10000.0) / max(dim // 2 - 1, 1)))
