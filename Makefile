@@ -62,7 +62,7 @@ bench: $(VENV)/.installed-dev  ## Measure, and make docs/performance.md (SCAN=ta
 	$(BIN)/python benchmarks/report.py benchmarks/results docs
 
 docs: $(VENV)/.installed-docs  ## Build the documentation: build/site/index.html
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --write-all --doctree-dir build/doctrees docs build/site
 
 PICTURE = chromium --headless=new --log-level=3 --no-sandbox --hide-scrollbars --force-device-scale-factor=1.5 --window-size=1120,800
 ADDITION = build/addition.html\#step=4&variable=sum&position=4

@@ -96,7 +96,8 @@ def headings(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text()):
+    text = (ROOT / page).read_text()
+    for target in [*re.findall(r"\]\(([^)\s]+)\)", text), *re.findall(r'src(?:set)?="([^"]+)"', text)]:
         if target.startswith("https://"):
             continue
         name, _, anchor = target.partition("#")
