@@ -247,7 +247,7 @@ MOST_RULES = {
     "parity-absolute": (3, 4),
     "parity-relative": (3, 4),
     "parity-sum": (257, 257),
-    "parity-count": (514, 257),
+    "parity-count": (514, 258),
     "addition": (16_421, 45),
     "subleq": (43_127 - 165, 165),
     "scan": (70_792 - 5_657, 5_657),

@@ -93,7 +93,7 @@ def by_count(max_ones: int = 256, scale: float = 1) -> Program:
 
     def mlp(z: Any) -> None:
         if z["one"]:
-            if z["num_ones"] == 0:  # as it is; without this line, rules for all counts that it never has are made
+            if z["num_ones"] == 0 and z["share"]:  # as they are; otherwise, rules for other counts are made
                 z["num_ones"] = round(scale / z["share"]) - 1
             z["one"] = 0
         else:
@@ -101,7 +101,7 @@ def by_count(max_ones: int = 256, scale: float = 1) -> Program:
 
     return program_spec(
         variables={"parity": var(2), "num_ones": var(max_ones + 1), **_counting_variables(scale)},
-        heads={"share": qkv("one", "counted", "is_start", output_spec=numeric_var(_shares(max_ones, scale)))},
+        heads={"share": qkv("one", "counted", "is_start", output_spec=numeric_var((0, *_shares(max_ones, scale))))},
         ffn_fn=mlp,
         output_name="parity",
         tokens=("0", "1", START),
