@@ -17,8 +17,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import alta
+from alta.cli.app import app
 from alta.errors import InputError, TrainingError
 from alta.language.variables import NULL, UNDEFINED
 from alta.programs import addition, parity
@@ -480,6 +482,53 @@ def test_devices_that_are_not_there(device, tmp_path):
         pytest.skip("there is a GPU")
     with pytest.raises(TrainingError, match=f"there is no device '{device}'; devices: cpu$"):
         train(ParityTask("small", Recipe(1, 2, 1.0), TINY), tmp_path, device=device)
+
+
+SMALL = ["--layers", "1", "--dim", "16", "--hidden", "16", "--trained", "3", "--tested", "4", "--steps", "2"]
+
+
+def alta_command(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=True)
+
+
+def test_evaluations_take_no_gradients(tmp_path, monkeypatch):
+    graded = []
+    plain = ParityTask.evaluate
+
+    def evaluate(self, objective, *, final):
+        graded.append(torch.is_grad_enabled())
+        return plain(self, objective, final=final)
+
+    monkeypatch.setattr(ParityTask, "evaluate", evaluate)
+    assert alta_command("train", "parity", *SMALL, "-o", tmp_path).exit_code == 0
+    assert alta_command("evaluate", tmp_path).exit_code == 0
+    assert len(graded) == 4 and not any(graded)
+
+
+def test_a_command_that_is_killed_as_it_begins_can_be_given_again(tmp_path, monkeypatch):
+    plain = Path.write_text
+
+    def half(path, text):
+        plain(path, text[: len(text) // 2])
+        sys.exit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", half)
+        assert alta_command("train", "parity", *SMALL, "-o", tmp_path).exit_code != 0
+    assert alta_command("train", "parity", *SMALL, "-o", tmp_path).exit_code == 0
+
+
+def test_one_process_of_several_notes_what_was_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(loop, "train", lambda *_, **__: loop.Result(torch.nn.Identity(), {}))
+    done = alta_command("train", "parity", *SMALL, "-o", tmp_path / "run", "--json")
+    assert (done.exit_code, done.output, (tmp_path / "run").exists()) == (0, "", False)
+
+
+def test_a_command_that_cannot_write_says_so(tmp_path):
+    (tmp_path / "file").touch()
+    done = alta_command("train", "parity", *SMALL, "-o", tmp_path / "file")
+    assert "cannot hold a run" in str(done.exception) and isinstance(done.exception, TrainingError)
 
 
 def counter():

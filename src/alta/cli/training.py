@@ -6,6 +6,7 @@ PyTorch is imported when a command runs, since the other commands do without it.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Hashable
 from dataclasses import replace
 from enum import StrEnum
@@ -211,7 +212,7 @@ def evaluate(
     """Tell what a run has learned so far: on the whole test set, by length and by number of ones."""
     _need_torch()
     from alta.training.learned import TraceLoss, TraceTask
-    from alta.training.loop import trained
+    from alta.training.loop import evaluated, trained
 
     task = _task(_read(directory))
     objective, step = trained(task, directory, device=device)
@@ -219,7 +220,7 @@ def evaluate(
         if not isinstance(task, TraceTask) or not isinstance(objective, TraceLoss):
             raise InputError("only a run of trace supervision is a model with a program; leave -o out")
         task.model(objective).save(output)
-    found = task.evaluate(objective, final=True)
+    found = evaluated(task, objective, final=True)
     if plot is not None:
         save(accuracy({task.name: {by: {"trained": groups} for by, groups in _groups(found).items()}}), plot)
     if as_json:
@@ -231,18 +232,23 @@ def evaluate(
 
 def _train(arguments: dict[str, Any], directory: Path, device: str | None, as_json: bool) -> None:
     _need_torch()
-    from alta.training.loop import train
+    from alta.training.loop import train, write, writing
 
     written = directory / ARGUMENTS
     if written.exists() and _read(directory) != json.loads(json.dumps(arguments)):
         raise TrainingError(f"{str(directory)!r} holds a run with other settings; take another directory")
     task = _task(arguments)
-    directory.mkdir(parents=True, exist_ok=True)
-    written.write_text(json.dumps(arguments, indent=1))
+    is_first = os.environ.get("RANK", "0") == "0"  # torchrun gives its processes numbers
+    if is_first and not written.exists():
+        with writing(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            write(written, arguments)
     result: Result = train(task, directory, device=device)
+    if not is_first:
+        return
     if as_json:
         print_json(result.facts)
-    elif result.facts:
+    else:
         _print_report(result.facts["final"])
 
 

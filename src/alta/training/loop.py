@@ -172,6 +172,12 @@ def trained(task: Task, directory: str | Path, *, device: str | torch.device | N
     return objective.to(_chosen(device)), int(facts["step"])
 
 
+def evaluated(task: Task, objective: nn.Module, *, final: bool) -> dict[str, Any]:
+    """How good a model is, as the task judges it; without gradients, which take more memory than there may be."""
+    with torch.no_grad():
+        return task.evaluate(objective, final=final)
+
+
 def _chosen(device: str | torch.device | None) -> torch.device:
     """The device that was asked for, or a GPU if there is one; of several, each process that torchrun starts has its
     own."""
@@ -254,7 +260,7 @@ class _Run:
         seconds = time.monotonic() - begun
         if self.rank == 0:
             found = self._facts(done, spent + seconds) | {"steps_per_second": done / self.working}
-            found["final"] = self._evaluated(final=True)
+            found["final"] = evaluated(self.task, self.objective, final=True)
             write(self.directory / "result.json", found)
         return Result(self.objective, found)
 
@@ -334,15 +340,11 @@ class _Run:
             if step in stops and metrics is not None:
                 loss = float(self.losses[start : start + step - done].mean())  # waits for the device
                 self.working += time.monotonic() - entered
-                metrics.add({"step": step, "loss": loss, **self._evaluated(final=False)})
+                metrics.add({"step": step, "loss": loss, **evaluated(self.task, self.objective, final=False)})
                 entered = time.monotonic()
         loss = float(self.losses[start : start + number].mean())
         self.working += time.monotonic() - entered
         return loss
-
-    def _evaluated(self, *, final: bool) -> dict[str, Any]:
-        with torch.no_grad():
-            return self.task.evaluate(self.objective, final=final)
 
 
 class _Metrics:
