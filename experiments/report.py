@@ -90,13 +90,17 @@ def accuracies(results: Sequence[Result]) -> list[str]:
     return [percent([result["final"]["accuracy"][name] for result in results]) for name in SLICES]
 
 
-def steps(name: str, results: Sequence[Result]) -> str:
-    """How long the runs were, said where it is not what the paper has."""
+def steps(wanted: int, results: Sequence[Result]) -> str:
+    """How long the runs were, said where it is not what they should be."""
     if not results:
         return NOT_RUN
-    wanted = recipes.named(name).recipe.steps
     done = {result["step"] for result in results}
     return ", ".join(f"{one:,}" + ("" if one == wanted else f" of {wanted:,}") for one in sorted(done))
+
+
+def shorter(wanted: int, results: Sequence[Result]) -> str:
+    """What to say of a cell whose runs were not as long as they should be."""
+    return "" if all(result["step"] == wanted for result in results) else f" ({steps(wanted, results)} steps)"
 
 
 def predicted(which: str) -> dict[str, Any]:
@@ -120,7 +124,8 @@ def trace_table(results: Mapping[str, list[Result]], predictions: Mapping[str, A
         ours = results.get(f"trace-{which}", [])
         expected = [predictions[which]["accuracy"][name] for name in SLICES]
         for i, name in enumerate(SLICES):
-            found = accuracies(ours)[i] if ours else NOT_RUN
+            wanted = recipes.TRACE[which][1].steps
+            found = accuracies(ours)[i] + shorter(wanted, ours) if ours else NOT_RUN
             rows.append([which if i == 0 else "", name, f"{paper[i]}%", found, f"{expected[i]:.0%}"])
     return table(["program", "test strings", "paper", "here", "minimal program"], rows)
 
@@ -133,7 +138,7 @@ def parity_table(results: Mapping[str, list[Result]]) -> str:
         ours = results.get(name, [])
         cells = accuracies(ours) if ours else [NOT_RUN] * 3
         both = [f"{theirs}% / {here}" for theirs, here in zip(paper, cells, strict=True)]
-        rows.append([layers, way, positions, *both, steps(name, ours)])
+        rows.append([layers, way, positions, *both, steps(recipes.PARITY.steps, ours)])
     return table(["layers", "weights", "positions", *SLICES, "steps"], rows)
 
 
@@ -145,7 +150,7 @@ def scan_table(results: Mapping[str, list[Result]]) -> str:
         for depth, theirs in zip(recipes.DEPTHS[recipes.SHARING[way]], paper, strict=True):
             ours = results.get(f"scan-{split}-{depth}-{way}-{positions}", [])
             here = percent([one["final"]["accuracy"]["test"] for one in ours]) if ours else "·"
-            cells.append(f"{theirs}% / {here}")
+            cells.append(f"{theirs}% / {here}{shorter(recipes.SCAN.steps, ours)}")
         rows.append([split, way, positions, *cells, *[""] * (7 - len(cells))])
     return table(["split", "weights", "positions", *map(str, recipes.DEPTHS[True])], rows)
 
@@ -156,7 +161,7 @@ def read_out_table(results: Mapping[str, list[Result]]) -> str:
     for which in recipes.PROGRAMS:
         ours = results.get(f"read-out-{which}", [])
         cells = accuracies(ours) if ours else [NOT_RUN] * 3
-        rows.append([which, *cells, steps(f"read-out-{which}", ours)])
+        rows.append([which, *cells, steps(recipes.READ_OUT.steps, ours)])
     return table(["program", *SLICES, "steps"], rows)
 
 

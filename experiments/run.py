@@ -4,7 +4,8 @@
 
 A set is a table of the paper (table2, table3, table3-deep, table4) or read-out; single runs have names such as
 parity-8-own-relative, or trace-absolute:1 with a seed. A run that was stopped goes on where it was; one that has
-finished is left alone. What came of each is written to OUT/NAME-SEED/result.json, and copied to --results.
+finished is left alone. What came of each is written to OUT/NAME-SEED/result.json, and copied to --results; later, if
+that was missed.
 """
 
 from __future__ import annotations
@@ -73,8 +74,12 @@ def main() -> None:
         one(name, seed, given.out, given.steps)
         return
     end = time.monotonic() + given.minutes * 60
-    waiting = [(name, seed, given.out / f"{name}-{seed}") for name, seed in chosen(given.what)]
-    waiting = [run for run in waiting if not (run[2] / "result.json").exists()]
+    runs = [(name, seed, given.out / f"{name}-{seed}") for name, seed in chosen(given.what)]
+    finished = [run for run in runs if (run[2] / "result.json").exists()]
+    for run in finished:
+        if not (given.results / f"{run[0]}-{run[1]}.json").exists():
+            collect(run, given.results)
+    waiting = [run for run in runs if run not in finished]
     going: dict[tuple[str, int, Path], subprocess.Popen[bytes]] = {}
     failed = []
     while waiting or going:

@@ -44,7 +44,7 @@ def test_cells_that_were_not_run_say_so(tmp_path):
     slices = {"length <= 20": 1.0, "length > 20": 0.625, "ones > 20": 0.5}
     counts = {"by length": {"3": [3, 3], "30": [5, 8]}, "by ones": {"2": [3, 3], "21": [4, 8]}}
     facts = {"device": "X", "versions": {"torch": "0"}, "step": 700, "final": {"accuracy": slices, **counts}}
-    for seed, name in enumerate(("parity-8-own-relative", "scan-length-2-own-relative")):
+    for seed, name in enumerate(("parity-8-own-relative", "scan-length-2-own-relative", "trace-absolute")):
         final = {"accuracy": {"test": 0.08}} if name.startswith("scan") else facts["final"]
         result = {"name": name, "seed": seed, **facts, "final": final}
         (tmp_path / "results" / f"{name}-0.json").write_text(json.dumps(result))
@@ -53,8 +53,9 @@ def test_cells_that_were_not_run_say_so(tmp_path):
     row = "| 8 | own | relative | 100% / 100% | 60% / 62% | 51% / 50% | 700 of 50,000 |"
     assert row in page
     assert "| 8 | shared | relative | 100% / not run | 65% / not run | 52% / not run | not run |" in page
-    assert "| length | own | relative | 9% / 8% | 9% / · |" in page
+    assert "| length | own | relative | 9% / 8% (700 of 100,000 steps) | 9% / · |" in page
     assert "| relative | length <= 20 | 100% | not run | 100% |" in page
+    assert "| absolute | length <= 20 | 100% | 100% (700 of 50,000 steps) | 100% |" in page
     assert (tmp_path / "results_parity.svg").exists()
 
 
@@ -75,5 +76,8 @@ def test_runs_stop_go_on_and_are_collected(tmp_path):
     )
     assert [line["step"] for line in found["metrics"]] == list(range(10, 101, 10))
     assert python("run.py", "trace-relative:4", *where).stdout == ""  # it is finished
+    (results / "trace-relative-4.json").unlink()
+    assert python("run.py", "trace-relative:4", *where).stdout == done.stdout  # but was not collected
+    assert json.loads((results / "trace-relative-4.json").read_text()) == found
     failed = python("run.py", "trace-nothing", *where)
     assert failed.returncode == 1 and "trace-nothing:0 failed; see" in failed.stdout
