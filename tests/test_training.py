@@ -459,6 +459,27 @@ def test_directories_that_cannot_be_written_are_refused(tmp_path):
             train(trace_task(50), directory, progress=False)
 
 
+def test_a_run_does_not_go_on_with_other_data(tmp_path):
+    known = [("a b", ["A", "B"]), ("b a", ["B", "A"])]
+
+    def scan(given):
+        return ScanTask("small", Recipe(1, 2, 1e-3, evaluations=0), TINY, "own", *pairs(given, known))
+
+    task = trace_task(1, evaluations=0)
+    counts = task.traces.counts[::-1].copy()
+    swapped = replace(task.test, inputs=task.test.inputs[::-1], outputs=task.test.outputs[::-1])
+    others = {
+        "data": (task, replace(task, traces=replace(task.traces, counts=counts)), replace(task, test=swapped)),
+        "program": (task, replace(task, program=replace(task.program, output="done"))),
+        "data ": (scan(known), scan([known[0], known[0]])),
+    }
+    for number, (fact, (first, *changed)) in enumerate(others.items()):
+        train(first, tmp_path / str(number), progress=False)
+        for other in changed:
+            with pytest.raises(TrainingError, match=rf"other settings \({fact.strip()}\)"):
+                train(other, tmp_path / str(number), progress=False)
+
+
 def test_a_run_that_diverges_says_so(tmp_path):
     with pytest.raises(TrainingError, match="the loss is .* take a smaller learning rate"):
         train(trace_task(400, learning_rate=1e30, optimizer="adam", evaluations=0), tmp_path, progress=False)
@@ -556,9 +577,14 @@ def counter():
         (lambda: recipes.named("trace-best"), "there is no run 'trace-best'"),
         (lambda: recipes.named("scan-nosplit-2-own-relative"), "there is no split 'nosplit' of SCAN"),
         (lambda: pairs([], []), "SCAN needs pairs to train on"),
+        (lambda: HeldOut.of(counter(), [[1]], 3), "stops with an error"),
+        (lambda: HeldOut.of(counter(), [], 1), "there are no test inputs"),
+        (lambda: trace_task(1, precision="bfloat16"), "an MLP is trained in float32 or tf32; got bfloat16"),
         (
-            lambda: HeldOut.of(counter(), [[1]], 3),
-            "stops with an error",
+            lambda: ReadOutTask(
+                "", Recipe(1, 1, 1.0), replace(TINY, layers=3), parity.relative(), parity.encode, 3, tested_layers=4
+            ),
+            "only layers that share their weights can run for 4 layers; there are 3",
         ),
     ],
 )

@@ -196,7 +196,7 @@ def save(weights: Weights, path: str | Path) -> None:
     }
     text = json.dumps(description, separators=(",", ":"))
     try:
-        save_file(arrays, path, {"alta": text, "sha256": _checksum(text, arrays)})
+        save_file(arrays, path, {"alta": text, "sha256": checksum(text, arrays)})
     except (SafetensorError, OSError) as error:
         raise ModelFileError(f"{str(path)!r} cannot be written: {error}") from None
 
@@ -218,7 +218,7 @@ def load(path: str | Path) -> Weights:
         raise ModelFileError(f"{str(path)!r} is a safetensors file, but no alta model") from None
     if found != (FORMAT, VERSION):
         raise ModelFileError(f"{str(path)!r} is in format {found[0]} {found[1]}; this alta reads {FORMAT} {VERSION}")
-    if metadata.get("sha256") != _checksum(metadata["alta"], arrays):
+    if metadata.get("sha256") != checksum(metadata["alta"], arrays):
         raise ModelFileError(
             f"{str(path)!r} is damaged, or was altered since it was saved: its checksum is not its own"
         )
@@ -228,7 +228,8 @@ def load(path: str | Path) -> Weights:
         raise ModelFileError(f"{str(path)!r} is damaged: {type(error).__name__}: {error}") from None
 
 
-def _checksum(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+def checksum(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """The same for the same text and arrays."""
     found = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         found.update(f"\0{name} {arrays[name].dtype} {arrays[name].shape}\0".encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -11,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from alta.analysis.coverage import fingerprint
 from alta.compiler.compile import compile
 from alta.errors import TrainingError
 from alta.interpreter.batch import run_batch
 from alta.language.program import Program, Token
 from alta.model.torch import Block, Mlp, TorchModel, linear_weights
-from alta.model.weights import Linear, Sparse
+from alta.model.weights import Linear, Sparse, checksum
 from alta.training.exam import Exam
 from alta.training.loop import Recipe, generator
 from alta.training.traces import TraceDataset
@@ -141,6 +143,8 @@ class HeldOut:
     ) -> HeldOut:
         """With the outputs that the program gives, judged by length if no exam is given."""
         given = [tuple(tokens) for tokens in inputs]
+        if not given:
+            raise TrainingError("there are no test inputs; give one or more")
         runs = run_batch(program, given, max_layers, progress=False)
         for tokens, run in zip(given, runs, strict=True):
             if run.error is not None:
@@ -171,11 +175,17 @@ class TraceTask:
     noise: float = 0.1  # the standard deviation of what is added to MLP inputs
     _tables: dict[torch.device, tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.recipe.precision == "bfloat16":
+            raise TrainingError("an MLP is trained in float32 or tf32; got bfloat16")
+
     def facts(self) -> dict[str, Any]:
         """The whole configuration, as JSON has it."""
         own = {"kind": "trace", "name": self.name, "shape": asdict(self.shape), "noise": self.noise}
         sizes = {"pairs": len(self.traces), "dims": self.traces.inputs.shape[1], "max_layers": self.max_layers}
-        return own | sizes | {"test": len(self.test.inputs), "recipe": asdict(self.recipe)}
+        sizes |= {"test": len(self.test.inputs)}
+        data = checksum(self.traces.checksum + json.dumps([self.test.inputs, self.test.outputs], default=str), {})
+        return own | sizes | {"program": fingerprint(self.program), "data": data, "recipe": asdict(self.recipe)}
 
     def objective(self) -> TraceLoss:
         """The MLP, new, with its loss."""

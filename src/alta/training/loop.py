@@ -281,8 +281,8 @@ class _Run:
             return 0, 0.0
         saved, facts = load(self.checkpoint)
         before, now = facts["task"], json.loads(json.dumps(self.task.facts()))
-        if before != now:
-            other = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        other = sorted(name for name in before if before[name] != now.get(name))
+        if other:
             raise TrainingError(
                 f"{str(self.directory)!r} holds a run with other settings ({', '.join(other)}); take another directory"
             )

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from alta.analysis.coverage import fingerprint
+from alta.errors import TrainingError
 from alta.language.program import Program, Token
 from alta.training.bits import balanced, test_set
 from alta.training.exam import judged
@@ -83,10 +85,18 @@ class ReadOutTask:
     tested: int = 40
     test: int = 8200
 
+    def __post_init__(self) -> None:
+        most = max(self.layers, self.tested_layers)
+        if most > self.size.layers and not self.size.shared:
+            raise TrainingError(
+                f"only layers that share their weights can run for {most} layers; there are {self.size.layers}"
+            )
+
     def facts(self) -> dict[str, Any]:
         """The whole configuration, as JSON has it."""
         names = ("name", "layers", "tested_layers", "trained", "tested", "test")
         own = {name: getattr(self, name) for name in names}
+        own["program"] = fingerprint(self.program)
         return {"kind": "read-out", **own, "recipe": asdict(self.recipe), "size": asdict(self.size)}
 
     def objective(self) -> ReadOut:

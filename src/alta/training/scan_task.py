@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from alta.errors import TrainingError
+from alta.model.weights import checksum
 from alta.training.exam import counted
 from alta.training.loop import Recipe, generator, weighted
 from alta.training.parity_task import dtype_of
@@ -116,8 +117,11 @@ class ScanTask:
 
     def facts(self) -> dict[str, Any]:
         """The whole configuration, as JSON has it."""
-        sizes = {"train": len(self.train), "test": len(self.test)}
-        own = {"kind": "scan", "name": self.name, "split": self.split}
+        parts = {"train": self.train, "test": self.test}
+        sizes = {name: len(part) for name, part in parts.items()}
+        texts = {f"{name} commands": part.commands.numpy() for name, part in parts.items()}
+        texts |= {f"{name} actions": part.actions.numpy() for name, part in parts.items()}
+        own = {"kind": "scan", "name": self.name, "split": self.split, "data": checksum("", texts)}
         return own | sizes | {"recipe": asdict(self.recipe), "size": asdict(self.size)}
 
     def objective(self) -> Translator:

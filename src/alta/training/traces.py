@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from alta.interpreter.plan import Plan, plan
 from alta.interpreter.sheet import Snapshot, Wanted, execute
 from alta.language.program import Program, Token
 from alta.language.variables import NULL, UNDEFINED, Cell
-from alta.model.weights import Array
+from alta.model.weights import Array, checksum
 
 FORMAT = "alta-traces 1"
 
@@ -46,9 +47,17 @@ class TraceDataset:
     def __len__(self) -> int:
         return len(self.counts)
 
+    @cached_property
+    def checksum(self) -> str:
+        """The same for the same pairs."""
+        return checksum("", self._arrays())
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
+
     def save(self, path: str | Path) -> None:
         """Writes it to one safetensors file."""
-        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
+        arrays = self._arrays()
         slices = {name: [part.start, part.stop] for name, part in self.slices.items()}
         target = Path(path)
         part = target.with_name(target.name + ".part")
