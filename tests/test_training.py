@@ -429,6 +429,8 @@ def test_directories_hold_one_run(tmp_path):
         train(trace_task(100, evaluations=0), tmp_path, progress=False)
     objective, step = trained(trace_task(50, evaluations=0), tmp_path)
     assert step == 50
+    with pytest.raises(TrainingError, match="there is no checkpoint '.*none.*'; train first"):
+        trained(trace_task(50, evaluations=0), tmp_path / "none")
     (tmp_path / CHECKPOINT).write_bytes(b"damaged")
     with pytest.raises(TrainingError, match="cannot be read"):
         train(trace_task(50, evaluations=0), tmp_path, progress=False)

@@ -36,6 +36,8 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             if metadata.get("format") != FORMAT:
                 raise TrainingError(f"{str(path)!r} is no checkpoint of alta, or of another version")
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["facts"])  # noqa: SIM118
+    except FileNotFoundError:
+        raise TrainingError(f"there is no checkpoint {str(path)!r}; train first") from None
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         if isinstance(error, TrainingError):
             raise
