@@ -49,7 +49,7 @@ class Positions(StrEnum):
 
 
 class Precision(StrEnum):
-    """How a GPU takes matrix products."""
+    """How matrix products are taken."""
 
     FLOAT32 = "float32"
     TF32 = "tf32"
@@ -61,7 +61,9 @@ StepsOption = Annotated[int | None, typer.Option(min=1, help="Steps.")]
 BatchOption = Annotated[int | None, typer.Option(min=1, help="Examples a step.")]
 RateOption = Annotated[float | None, typer.Option("--learning-rate", help="The highest learning rate.")]
 OptimizerOption = Annotated[Optimizer | None, typer.Option(help="How parameters are updated.")]
-PrecisionOption = Annotated[Precision | None, typer.Option(help="How a GPU takes matrix products.")]
+PrecisionOption = Annotated[
+    Precision | None, typer.Option(help="How matrix products are taken; without a GPU, tf32 is float32.")
+]
 SeedOption = Annotated[int, typer.Option(help="The seed of everything random.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU, if there is one.")]
 DepthOption = Annotated[int, typer.Option(min=1, help="Layers.")]

@@ -62,8 +62,8 @@ class Recipe:
     learning_rate: float
     optimizer: str = "adafactor"
     warmup: int = 0  # steps in which the learning rate rises from 0
-    decay: float = 1.0  # what it falls to by the last step, exponentially, as a share
-    precision: str = "tf32"  # of matrix products on a GPU; parameters are float32
+    decay: float = 1.0  # what it falls to in `steps` steps after that, exponentially, as a share
+    precision: str = "tf32"  # of matrix products (TF32 on a GPU only); parameters are float32
     seed: int = 0
     evaluations: int = 10  # over the run, evenly
 
@@ -75,7 +75,9 @@ class Recipe:
             if getattr(self, name) not in known:
                 raise TrainingError(f"{name} is one of {', '.join(known)}; got {getattr(self, name)!r}")
         if not (self.learning_rate > 0 and 0 < self.decay <= 1 and self.warmup >= 0 and self.evaluations >= 0):
-            raise TrainingError(f"learning_rate and decay are positive, decay at most 1, warmup 0 or more; got {self}")
+            raise TrainingError(
+                f"learning_rate and decay are positive, decay at most 1, warmup and evaluations 0 or more; got {self}"
+            )
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
