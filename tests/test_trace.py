@@ -76,4 +76,4 @@ def test_everything_says_what_it_is_in_one_line():
     result = run(parity.relative(), parity.encode([1]))
     for thing in (result, result.trace, result.trace.program, result.trace.program.rules):
         assert "\n" not in repr(thing)
-    assert repr(result) == "<run: outputs [0, 1] after 1 layers, halted>"
+    assert repr(result) == "<run: outputs [0, 1] after 1 layer, halted>"

@@ -192,3 +192,8 @@ class Problems:
 def listing(names: Iterable[object]) -> str:
     """The names, comma-separated: the 'what was allowed' part of a message."""
     return ", ".join(map(str, names)) or "none"
+
+
+def amount(number: int, noun: str) -> str:
+    """One rule, two rules."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

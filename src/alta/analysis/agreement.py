@@ -57,7 +57,7 @@ def verify(
     certified: the model does what its program does, on every input of any length that meets no trap,
     in float32 and wider formats
       7 rules in 7 units, 2 heads; slack 0.496
-      and side by side on 1 inputs: the same state after every sub-layer
+      and side by side on 1 input: the same state after every sub-layer
     """
     certificate = certify(model.weights)
     if inputs is None:

@@ -18,6 +18,7 @@ from alta.analysis.certified_mlp import MlpCheck
 from alta.analysis.ground import Ground, Matrix, refuse, require
 from alta.analysis.means import holdings
 from alta.displayed import Displayed
+from alta.errors import amount
 from alta.language.program import Head
 from alta.language.variables import Categorical, Constant, FromPosition, FromToken, Numerical, Output
 from alta.model.weights import Head as HeadWeights
@@ -43,19 +44,21 @@ class Certificate(Displayed):
     inputs: int = 0  # that were also run side by side
 
     def __repr__(self) -> str:
-        length = "any length" if self.max_length is None else f"up to {self.max_length:,} tokens"
-        return f"<certificate: exact in {self.dtype} on inputs of {length}; {self.rules:,} rules, {self.heads} heads>"
+        length = "any length" if self.max_length is None else f"up to {amount(self.max_length, 'token')}"
+        parts = f"{amount(self.rules, 'rule')}, {amount(self.heads, 'head')}"
+        return f"<certificate: exact in {self.dtype} on inputs of {length}; {parts}>"
 
     def __str__(self) -> str:
-        length = "any length" if self.max_length is None else f"up to {self.max_length:,} tokens"
-        depth = "" if self.layers is None else f", for up to {self.layers} layers"
+        length = "any length" if self.max_length is None else f"up to {amount(self.max_length, 'token')}"
+        depth = "" if self.layers is None else f", for up to {amount(self.layers, 'layer')}"
+        parts = f"{amount(self.rules, 'rule')} in {amount(self.units, 'unit')}, {amount(self.heads, 'head')}"
         lines = [
             f"certified: the model does what its program does, on every input of {length} that meets no trap{depth},",
             f"in {self.dtype}{' and wider formats' if self.dtype != 'float64' else ''}",
-            f"  {self.rules:,} rules in {self.units:,} units, {self.heads} heads; slack {self.slack:.3f}",
+            f"  {parts}; slack {self.slack:.3f}",
         ]
         if self.inputs:
-            lines.append(f"  and side by side on {self.inputs:,} inputs: the same state after every sub-layer")
+            lines.append(f"  and side by side on {amount(self.inputs, 'input')}: the same state after every sub-layer")
         return "\n".join(lines)
 
 

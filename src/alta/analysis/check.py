@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from alta.analysis.reach import held, matches, needed, possible
 from alta.compiler.compile import compile
-from alta.errors import CompileError, listing
+from alta.errors import CompileError, amount, listing
 from alta.interpreter.batch import BatchRun, run_batch
 from alta.language.program import Program, Token
 from alta.language.variables import Categorical, Numerical, declared, format_value
@@ -106,14 +106,13 @@ def _note(text: str, details: tuple[str, ...] = ()) -> Finding:
 
 def _shape(program: Program) -> Iterator[Finding]:
     own = declared(program.variables.keys() - program.heads.keys())
-    length = "any length" if program.positions is None else f"up to {program.positions:,} tokens"
-    yield _ok(
-        f"{count(len(own), 'variable')}, {count(len(program.heads), 'head')}, {count(len(program.tokens), 'token')}; "
-        f"inputs of {length}{', causal' if program.causal else ''}"
-    )
+    length = "any length" if program.positions is None else f"up to {amount(program.positions, 'token')}"
+    sizes = {"variable": len(own), "head": len(program.heads), "token": len(program.tokens)}
+    parts = ", ".join(amount(size, noun) for noun, size in sizes.items())
+    yield _ok(f"{parts}; inputs of {length}{', causal' if program.causal else ''}")
     rules = program.rules
     outputs = declared(name for name in program.variables if any(rule.output == name for rule in rules.core))
-    yield _ok(f"{count(len(rules.core), 'rule')} for {listing(outputs)}, and {count(len(rules.resets), 'reset')}")
+    yield _ok(f"{amount(len(rules.core), 'rule')} for {listing(outputs)}, and {amount(len(rules.resets), 'reset')}")
     if program.halt is None:
         yield _note("no halting condition, so every run needs max_layers; give program_spec a halt_spec to change that")
     else:
@@ -141,10 +140,10 @@ def _unused(program: Program) -> Iterator[Finding]:
         yield Finding(Severity.PROBLEM, f"{text}; set it in the MLP")
     never = sum(not possible(rule, values) for rule in rules.core)
     if never:
-        yield _note(f"{never:,} of {count(len(rules.core), 'rule')} can never fire: their values are never held")
+        yield _note(f"{never:,} of {amount(len(rules.core), 'rule')} can never fire: their values are never held")
     open_traps = [trap for trap in rules.traps if possible(trap, values)]
     if rules.traps:
-        text = f"{count(len(rules.traps), 'trap')}, of which {len(open_traps):,} may be reached"
+        text = f"{amount(len(rules.traps), 'trap')}, of which {len(open_traps):,} may be reached"
         yield _note(text, _some(map(str, open_traps)))
 
 
@@ -153,7 +152,7 @@ def _tried(
 ) -> Iterator[Finding]:
     most = max_layers if max_layers is not None else 8 if program.halt is None else LAYERS
     runs = _try_short(program, most, seed) if inputs is None else _run(program, inputs, most)
-    what = f"of {count(len(runs), 'input')} {'that were tried' if inputs is None else 'given'}"
+    what = f"of {amount(len(runs), 'input')} {'that were tried' if inputs is None else 'given'}"
     severity = Severity.NOTE if inputs is None else Severity.PROBLEM
     kinds: defaultdict[tuple[type, str], list[_Tried]] = defaultdict(list)
     waiting: list[Sequence[Token]] = []
@@ -163,14 +162,14 @@ def _tried(
         elif program.halt is not None and not run.halted:
             waiting.append(tokens)
     if waiting:
-        text = f"{len(waiting):,} {what} had not halted after {count(most, 'layer')}"
+        text = f"{len(waiting):,} {what} had not halted after {amount(most, 'layer')}"
         yield Finding(severity, text, (_text(min(waiting, key=len)),))
     if kinds:
         shortest_of = [min(kind, key=lambda one: len(one[0])) for kind in sorted(kinds.values(), key=len, reverse=True)]
         details = _some(f"{_text(tokens)}: {run.error}" for tokens, run in shortest_of)
         yield Finding(severity, f"{sum(map(len, kinds.values())):,} {what} stop with an error", details)
     if not waiting and not kinds:
-        ends = "run" if program.halt is None else f"halt within {count(most, 'layer')},"
+        ends = "run" if program.halt is None else f"halt within {amount(most, 'layer')},"
         yield _ok(f"all {what} {ends} without an error")
 
 
@@ -202,7 +201,7 @@ def _compiled(program: Program, dtype: str, max_length: int | None) -> Iterator[
     found = _attempt(program, dtype, max_length)
     if isinstance(found, Model):
         bound = found.weights.max_length
-        length = "any length" if bound is None else f"up to {bound:,} tokens"
+        length = "any length" if bound is None else f"up to {amount(bound, 'token')}"
         yield _ok(f"a Transformer, exact in {dtype} for inputs of {length}: {found!r}")
         return
     takes_means = any(isinstance(program.variables[name].domain, Numerical) for name in program.heads)
@@ -248,8 +247,3 @@ def _some(items: Iterable[str]) -> tuple[str, ...]:
 
 def _text(tokens: Sequence[Token]) -> str:
     return repr(" ".join(map(str, tokens))) if tokens else "the empty input"
-
-
-def count(number: int, noun: str) -> str:
-    """One rule, two rules."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

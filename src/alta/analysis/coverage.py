@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alta.displayed import Displayed
-from alta.errors import InputError
+from alta.errors import InputError, amount
 from alta.interpreter.batch import CHUNK, checked, numbered, run_chunk
 from alta.interpreter.plan import Plan, plan
 from alta.interpreter.sheet import Wanted
@@ -193,7 +193,8 @@ class Coverage(Displayed):
 
     def __repr__(self) -> str:
         fired = int(np.count_nonzero(self.rule_counts))
-        return f"<coverage: {self.inputs:,} inputs, {fired:,} of {len(self.program.rules):,} rules fired>"
+        rules = amount(len(self.program.rules), "rule")
+        return f"<coverage: {amount(self.inputs, 'input')}, {fired:,} of {rules} fired>"
 
     def __str__(self) -> str:
         core = len(self.program.rules.core)
@@ -201,8 +202,8 @@ class Coverage(Displayed):
         values, domains = self.values, self.program.variables
         bound = "" if self.program.positions is None else f" of {self.program.positions:,}"
         lines = [
-            f"{self.inputs:,} inputs{f', {self.failed:,} of them with an error' if self.failed else ''}, "
-            f"up to {self.layers:,} layers",
+            f"{amount(self.inputs, 'input')}{f', {self.failed:,} of them with an error' if self.failed else ''}, "
+            f"up to {amount(self.layers, 'layer')}",
             f"rules      {fired[0]:,} of {core:,} fired, and {fired[1]:,} of {len(self.program.rules.resets):,} resets",
             f"tokens     {len(self.tokens):,} of {len(self.program.tokens):,} seen",
             f"positions  {self.positions:,}{bound}",

@@ -17,6 +17,7 @@ import numpy as np
 
 from alta.analysis.coverage import Coverage, coverage
 from alta.displayed import Displayed
+from alta.errors import amount
 from alta.interpreter.batch import BatchRun, run_batch
 from alta.language.program import Program, Token
 from alta.language.rules import RuleSet
@@ -70,14 +71,14 @@ class Minimal(Displayed):
         return int(np.count_nonzero(self.coverage.rule_counts[len(self.coverage.program.rules.core) :]))
 
     def __repr__(self) -> str:
-        return f"<minimal program: {self.core + self.resets:,} of {len(self.coverage.program.rules):,} rules>"
+        return f"<minimal program: {self.core + self.resets:,} of {amount(len(self.coverage.program.rules), 'rule')}>"
 
     def __str__(self) -> str:
         before = self.coverage.program.rules
         return (
             f"{self.core + self.resets:,} rules ({self.core:,} and {self.resets:,} resets) of {len(before):,} "
             f"({len(before.core):,} and {len(before.resets):,} resets); {len(self.coverage.tokens):,} of "
-            f"{len(self.coverage.program.tokens):,} tokens, {self.coverage.positions:,} positions"
+            f"{amount(len(self.coverage.program.tokens), 'token')}, {amount(self.coverage.positions, 'position')}"
         )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alta.errors import InputError
+from alta.errors import InputError, amount
 from alta.language.rules import Constraint, Rule, RuleSet
 from alta.language.variables import Missing
 
@@ -68,10 +68,14 @@ class Optimum:
 
     def __str__(self) -> str:
         if self.is_optimum:
-            return f"a strict coordinate-wise local optimum: {len(self.on):,} rules, each of them pinned down"
+            return f"a strict coordinate-wise local optimum: {amount(len(self.on), 'rule')}, each pinned down"
         shown = [f"  {failing}" for failing in self.failing[:10]]
         more = [f"  and {len(self.failing) - 10:,} more"] if len(self.failing) > 10 else []
-        lines = [f"no strict coordinate-wise local optimum: {len(self.failing):,} parameters may move", *shown, *more]
+        lines = [
+            f"no strict coordinate-wise local optimum: {amount(len(self.failing), 'parameter')} may move",
+            *shown,
+            *more,
+        ]
         return "\n".join(lines)
 
 
@@ -101,7 +105,7 @@ def optimum(
 
     >>> seen = alta.coverage(program, [["START", "1", "0"]], mlp_inputs=True).mlp_inputs
     >>> print(alta.optimum(alta.minimal(program, [["START", "1", "0"]]).program.rules, [one for one, _ in seen]))
-    a strict coordinate-wise local optimum: 2 rules, each of them pinned down
+    a strict coordinate-wise local optimum: 2 rules, each pinned down
     """
     if not alpha > 0:
         raise InputError(f"alpha is a positive number; got {alpha!r}")

@@ -10,7 +10,7 @@ import typer
 
 from alta.cli.app import PICTURES, JsonOption, LayersOption, ProgramArgument, app, print_json
 from alta.cli.source import Source
-from alta.errors import InputError
+from alta.errors import InputError, amount
 from alta.show.explorer import explore
 
 PAGE_SUFFIX = ".html"
@@ -54,6 +54,8 @@ def explore_run(
     if as_json:
         print_json({"file": str(output), "bytes": size, "positions": page.positions, "layers": page.layers})
     else:
-        print(f"{page.positions} positions, {page.layers} layers\nsaved to {output}, {size:,} bytes")
+        print(
+            f"{amount(page.positions, 'position')}, {amount(page.layers, 'layer')}\nsaved to {output}, {size:,} bytes"
+        )
     if browse:
         webbrowser.open(output.resolve().as_uri())

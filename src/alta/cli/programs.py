@@ -23,7 +23,7 @@ from alta.cli.app import (
 )
 from alta.cli.source import Source
 from alta.compiler.compile import compile
-from alta.errors import CompileError
+from alta.errors import CompileError, amount
 from alta.interpreter.plan import plan
 from alta.language.rules import Rule, Trap
 from alta.programs import BUNDLED
@@ -104,7 +104,8 @@ def print_rules(
     for name, count in by_output.most_common():
         print(f"{count:8,} for {name}")
     print(
-        f"{number['rules']:8,} rules: {number['core']:,} core, {number['resets']:,} resets; {number['traps']:,} traps"
+        f"{number['rules']:8,} rules: {number['core']:,} core, {amount(number['resets'], 'reset')}; "
+        f"{amount(number['traps'], 'trap')}"
     )
 
 

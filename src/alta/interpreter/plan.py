@@ -11,6 +11,7 @@ from math import gcd, lcm
 import numpy as np
 from numpy.typing import NDArray
 
+from alta.errors import amount
 from alta.interpreter.tries import Codes, Tries, grow
 from alta.language.program import Head, Program
 from alta.language.variables import (
@@ -346,12 +347,12 @@ def describe(plan: Plan) -> str:
         f"  {listed(everywhere)}",
         "different from position to position:",
         f"  {listed([i for i in range(len(names)) if i not in everywhere])}",
-        f"selections, {len(plan.selections)} for {len(plan.heads)} heads:",
+        f"selections, {len(plan.selections)} for {amount(len(plan.heads), 'head')}:",
     ]
     for number, selection in enumerate(plan.selections):
         of = listed([head.output for head in plan.heads if head.selection == number])
         lines.append(f"  {_how(selection, names)}: {of}")
-    lines.append(f"tries, {len(plan.tries.roots)} with {plan.tries.nodes:,} nodes for {len(plan.new):,} rules:")
+    lines.append(f"tries, {len(plan.tries.roots)} with {plan.tries.nodes:,} nodes for {amount(len(plan.new), 'rule')}:")
     for trie, levels in enumerate(plan.tries.levels):
         owner = int(plan.tries.owner[trie])
         looks = " → ".join(names[v] + ("" if v in everywhere else "*") for v in levels) or "always"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from alta.displayed import Displayed
+from alta.errors import amount
 from alta.language.program import Program, Token
 from alta.language.rules import Rule
 from alta.language.variables import Cell, declared, format_value
@@ -76,7 +77,7 @@ class Layer:
     fired: tuple[tuple[Rule, ...], ...]  # (position, rule)
 
     def __repr__(self) -> str:
-        return f"<layer: {len(self.mlp)} positions, {sum(map(len, self.fired))} rules fired>"
+        return f"<layer: {amount(len(self.mlp), 'position')}, {amount(sum(map(len, self.fired)), 'rule')} fired>"
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class Trace(Displayed):
         return self.table()
 
     def __repr__(self) -> str:
-        return f"<trace: {len(self.inputs)} positions, {len(self.layers)} layers>"
+        return f"<trace: {amount(len(self.inputs), 'position')}, {amount(len(self.layers), 'layer')}>"
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class Run(Displayed):
 
     def __repr__(self) -> str:
         outputs = ", ".join(map(format_value, self.outputs))
-        return f"<run: outputs [{outputs}] after {self.layers} layers{', halted' if self.halted else ''}>"
+        return f"<run: outputs [{outputs}] after {amount(self.layers, 'layer')}{', halted' if self.halted else ''}>"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-from alta.errors import Problems, ProgramError, RuleError, listing
+from alta.errors import Problems, ProgramError, RuleError, amount, listing
 from alta.language.lowering import MAX_PATHS
 from alta.language.program import Halt, Head, MlpFunction, Program, Token
 from alta.language.rules import Constraint, Rule, RuleSet, Trap
@@ -276,7 +276,7 @@ class MLPBuilder:
         self._traps: list[Trap] = []
 
     def __repr__(self) -> str:
-        return f"<MLP builder: {len(self._rules):,} rules, {len(self._traps):,} traps so far>"
+        return f"<MLP builder: {amount(len(self._rules), 'rule')}, {amount(len(self._traps), 'trap')} so far>"
 
     @property
     def rules(self) -> RuleSet:

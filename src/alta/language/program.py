@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, assert_never
 
 from alta.displayed import Displayed
-from alta.errors import InputError, Problems, ProgramError, listing
+from alta.errors import InputError, Problems, ProgramError, amount, listing
 from alta.language.lowering import MAX_PATHS, lower
 from alta.language.rules import RuleSet, resets
 from alta.language.variables import (
@@ -172,7 +172,8 @@ class Program(Displayed):
     def __repr__(self) -> str:
         kind = "causal program" if self.causal else "program"
         own = declared(self.variables.keys() - self.heads.keys())
-        return f"<{kind}: {len(own)} variables, {len(self.heads)} heads, {len(self.tokens)} tokens>"
+        sizes = {"variable": len(own), "head": len(self.heads), "token": len(self.tokens)}
+        return f"<{kind}: {', '.join(amount(size, noun) for noun, size in sizes.items())}>"
 
     def __getstate__(self) -> dict[str, object]:
         state = {name: getattr(self, name) for name in self.__dataclass_fields__}

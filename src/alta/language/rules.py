@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from alta.displayed import Displayed
-from alta.errors import RuleError, listing
+from alta.errors import RuleError, amount, listing
 from alta.language.variables import (
     NULL,
     UNDEFINED,
@@ -228,7 +228,8 @@ class RuleSet(Displayed):
         self.__dict__.update(state)
 
     def __repr__(self) -> str:
-        return f"RuleSet({len(self.core)} core rules, {len(self.resets)} resets, {len(self.traps)} traps)"
+        sizes = {"core rule": len(self.core), "reset": len(self.resets), "trap": len(self.traps)}
+        return f"RuleSet({', '.join(amount(size, noun) for noun, size in sizes.items())})"
 
 
 def resets(variables: Iterable[Variable]) -> tuple[Rule, ...]:

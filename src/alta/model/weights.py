@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from alta.errors import ModelFileError
+from alta.errors import ModelFileError, amount
 
 FORMAT = "alta-model"
 VERSION = 1
@@ -160,17 +160,17 @@ class Weights:
 
     @cached_property
     def parameters(self) -> int:
-        """Entries that are not zero, those of equal layers counted once."""
+        """Entries that are not zero, those of equal layers amount once."""
         arrays = _arrays(self).items()
         return sum(int(np.count_nonzero(array)) for name, array in arrays if name.endswith(("values", "bias")))
 
     def __repr__(self) -> str:
         layer = self.layers[0]
-        depth = "" if self.shared else f"{len(self.layers)} layers, "
+        depth = "" if self.shared else f"{amount(len(self.layers), 'layer')}, "
         width = layer.mlp[-1].weight.shape[1]
         return (
-            f"<weights: {depth}{self.dim} dims, {len(layer.heads)} heads, MLP {width} wide, "
-            f"{self.parameters:,} parameters>"
+            f"<weights: {depth}{amount(self.dim, 'dim')}, {amount(len(layer.heads), 'head')}, MLP {width} wide, "
+            f"{amount(self.parameters, 'parameter')}>"
         )
 
 

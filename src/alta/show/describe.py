@@ -11,7 +11,7 @@ from alta.analysis.coverage import Coverage
 from alta.analysis.minimal import Minimal, Prediction
 from alta.compiler.compile import encode
 from alta.compiler.precision import precision_of
-from alta.errors import LoweringError, listing
+from alta.errors import LoweringError, amount, listing
 from alta.interpreter.trace import Run, Trace
 from alta.language.program import Program, Token
 from alta.language.record import from_data
@@ -55,7 +55,7 @@ def describe(thing: object) -> Report:
 
 @describe.register
 def _(program: Program) -> Report:
-    length = "any length" if program.positions is None else f"up to {program.positions:,} tokens"
+    length = "any length" if program.positions is None else f"up to {amount(program.positions, 'token')}"
     halt = program.halt
     facts = [
         ("tokens", some(map(str, program.tokens))),
@@ -150,7 +150,7 @@ def _(run: Run) -> Report:
 
 
 def _model(title: str, weights: Weights) -> Report:
-    bound = "any length" if weights.max_length is None else f"up to {weights.max_length:,} tokens"
+    bound = "any length" if weights.max_length is None else f"up to {amount(weights.max_length, 'token')}"
     facts = [
         ("inputs", bound + (", causal" if weights.causal else "")),
         ("exact in", weights.dtype + ("" if weights.dtype == "float64" else " and wider formats")),

@@ -20,7 +20,7 @@ from typing import Any
 from alta.analysis.agreement import Runnable, compare
 from alta.compiler.compile import compile
 from alta.compiler.layout import lay_out
-from alta.errors import CompileError, EndlessError, ExecutionError, InputError
+from alta.errors import CompileError, EndlessError, ExecutionError, InputError, amount
 from alta.interpreter.run import attention, run
 from alta.interpreter.trace import Run
 from alta.language.program import Program, Token
@@ -57,7 +57,7 @@ class Explorer:
         Path(path).write_text(self.html, encoding="utf-8", newline="\n")
 
     def __repr__(self) -> str:
-        return f"<explorer: {self.positions} positions, {self.layers} layers>"
+        return f"<explorer: {amount(self.positions, 'position')}, {amount(self.layers, 'layer')}>"
 
     def _repr_html_(self) -> str:
         return (
@@ -82,7 +82,7 @@ def explore(
 
     >>> alta.explore(model, ["START", "1", "0"], title="parity").save("parity.html")
     >>> alta.explore(program, ["START", "1", "0"], max_layers=1)
-    <explorer: 3 positions, 1 layers>
+    <explorer: 3 positions, 1 layer>
     """
     given = tuple(inputs) if isinstance(inputs, Iterable) else inputs
     model: Runnable | None
