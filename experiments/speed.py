@@ -84,6 +84,7 @@ def short(name: str) -> Task:
 
 def measure(name: str, limits: dict[str, float]) -> dict[str, Any]:
     """One run."""
+    torch.compiler.reset()  # so that what was compiled for other sizes does not count against the limit
     task = short(name)
     with tempfile.TemporaryDirectory() as folder:
         result = train(task, folder, device="cuda", save_every=1e9, progress=False)
