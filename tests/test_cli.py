@@ -574,7 +574,7 @@ def test_train_goes_on_where_it_was_and_evaluate_reads_it(tmp_path):
 @pytest.mark.parametrize(
     ("command", "steps"),
     [
-        (["paper", "trace-relative"], 1),
+        (["paper", "read-out-sum-modulo"], 1),
         (["parity", "--layers", "1", "--dim", "16", "--hidden", "16", "--trained", "3"], 2),
     ],
 )
