@@ -14,8 +14,9 @@ import numpy as np
 
 from alta.errors import ExecutionError, InputError
 from alta.interpreter.plan import Plan, plan
+from alta.interpreter.reading import Array
 from alta.interpreter.run import check_generation, check_layers
-from alta.interpreter.sheet import Array, Outcome, Snapshot, Wanted, execute, states
+from alta.interpreter.sheet import Outcome, Snapshot, Wanted, execute, states
 from alta.interpreter.trace import Layer, State, Trace
 from alta.language.program import Program, Token
 from alta.language.rules import Rule

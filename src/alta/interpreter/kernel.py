@@ -14,7 +14,8 @@ import numba
 import numpy as np
 
 from alta.interpreter.plan import Plan, Selection
-from alta.interpreter.sheet import Array, Outcome, Wanted
+from alta.interpreter.reading import Array
+from alta.interpreter.sheet import Outcome, Wanted
 from alta.interpreter.tries import BAD, NONE, RULE
 
 CONSTANT, FROM_TOKEN, FROM_POSITION, WRITTEN = range(4)
