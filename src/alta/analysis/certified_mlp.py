@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from alta.analysis.ground import Ground, Matrix, refuse, require
 from alta.analysis.means import holdings
+from alta.errors import amount
 from alta.language.rules import Rule
 from alta.language.variables import Categorical, Numerical, Value
 from alta.language.variables import format_value as shown
@@ -59,7 +60,8 @@ class MlpCheck:
 
     def check(self, mlp: tuple[Linear, ...]) -> float:
         """The least slack of its units."""
-        require(len(mlp) in (2, 4), "the MLP has neither two layers nor four")
+        layers = amount(len(mlp), "layer")
+        require(len(mlp) in (2, 4), f"the MLP has {layers}; one that alta has compiled has two or four")
         _check_shapes(mlp, self.ground.layout.dim)
         *first, hidden, last = _folded(mlp) if self.paired else mlp
         require(not last.bias.any(), "the last layer of the MLP has a bias")
