@@ -565,6 +565,7 @@ def test_train_goes_on_where_it_was_and_evaluate_reads_it(tmp_path):
     told = ok("evaluate", str(run), "-o", str(tmp_path / "model.safetensors"))
     assert told.startswith("after 50 of 50 steps\ntest ")
     assert re.search(r"\n +by length +inputs +right\n +2 +1 +\d", told)
+    assert "the MLP has 3 layers; one that alta has compiled" in refusal("verify", str(tmp_path / "model.safetensors"))
     ok("evaluate", str(run), "--plot", str(tmp_path / "accuracy.svg"))
     assert "by length" in (tmp_path / "accuracy.svg").read_text()
     assert (tmp_path / "model.safetensors").stat().st_size > 1000
