@@ -392,16 +392,21 @@ def test_speed_is_that_of_steps_alone_and_of_all_of_them(tmp_path):
 
 
 DISTRIBUTED = """
+import gc
 import sys
 import torch
 sys.path.insert(0, sys.argv[2])
 from training_runs import tasks
 from alta.training.loop import train
-if torch.distributed.is_torchelastic_launched():
+several = torch.distributed.is_torchelastic_launched()
+if several:
     torch.distributed.init_process_group("gloo")
 torch.set_num_threads(1)
 for name, task in tasks(60).items():
     train(task, f"{sys.argv[1]}/{name}", progress=False)
+if several:
+    gc.collect()
+    torch.distributed.destroy_process_group()
 """
 
 

@@ -7,6 +7,7 @@ GPU, a step is one CUDA graph. Under torchrun, each process takes its share of e
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -264,6 +265,7 @@ class _Run:
             found = self._facts(done, spent + seconds) | {"steps_per_second": done / self.working}
             found["final"] = evaluated(self.task, self.objective, final=True)
             write(self.directory / "result.json", found)
+        self.forward = self.objective  # the wrapper has to be gone before its process group
         return Result(self.objective, found)
 
     def _facts(self, done: int, seconds: float) -> dict[str, Any]:
@@ -400,6 +402,7 @@ def _processes(device: torch.device) -> Iterator[tuple[int, int]]:
     try:
         yield distributed.get_rank(), distributed.get_world_size()
     finally:
+        gc.collect()  # wrappers that outlive their group now and then abort the process as it ends
         distributed.destroy_process_group()
 
 
