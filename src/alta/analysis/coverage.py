@@ -29,6 +29,7 @@ from alta.language.record import to_data
 from alta.language.rules import Rule
 from alta.language.variables import UNDEFINED, Cell, Constant, FromPosition, FromToken, Value, declared, format_value
 from alta.parallel import map_chunks, progress_bar
+from alta.whole import whole
 
 Counts = NDArray[np.int64]
 
@@ -159,10 +160,8 @@ class Coverage(Displayed):
             if self.packed is None
             else [[count, *np.frombuffer(packed, np.int32).tolist()] for packed, count in self.packed.items()],
         }
-        target = Path(path)
-        part = target.with_name(target.name + ".part")
-        part.write_text(json.dumps(data))
-        part.replace(target)  # so that a file is always whole
+        with whole(path) as part:
+            part.write_text(json.dumps(data))
 
     @staticmethod
     def load(path: str | Path, program: Program) -> Coverage:

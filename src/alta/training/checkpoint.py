@@ -14,18 +14,18 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from alta.errors import TrainingError
+from alta.whole import whole
 
 FORMAT = "alta-checkpoint 1"
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Writes tensors and facts; a kill at any moment leaves the old file or the new one."""
-    part = path.with_name(path.name + ".part")
     held = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    save_file(held, part, {"format": FORMAT, "facts": json.dumps(facts)})
-    with part.open("rb") as written:
-        os.fsync(written.fileno())
-    part.replace(path)
+    with whole(path) as part:
+        save_file(held, part, {"format": FORMAT, "facts": json.dumps(facts)})
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -29,6 +29,7 @@ from alta.errors import TrainingError, listing
 from alta.parallel import progress_bar
 from alta.training.adafactor import Adafactor
 from alta.training.checkpoint import load, restore, save, tensors_of
+from alta.whole import whole
 
 try:
     import fcntl
@@ -363,9 +364,8 @@ class _Metrics:
                     kept.append(line)
             except (ValueError, KeyError):
                 break  # the last line, if the run was killed while it was written
-        part = path.with_name(path.name + ".part")
-        part.write_text("".join(f"{line}\n" for line in kept))
-        part.replace(path)
+        with whole(path) as part:
+            part.write_text("".join(f"{line}\n" for line in kept))
 
     def add(self, facts: Mapping[str, Any]) -> None:
         with self.path.open("a") as file:
@@ -387,9 +387,8 @@ def writing(directory: Path) -> Iterator[None]:
 
 def write(path: Path, facts: Mapping[str, Any]) -> None:
     """Writes JSON; a kill at any moment leaves the old file or the new one."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(facts, indent=2) + "\n")
-    part.replace(path)
+    with whole(path) as part:
+        part.write_text(json.dumps(facts, indent=2) + "\n")
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from alta.interpreter.sheet import Snapshot, Wanted, execute
 from alta.language.program import Program, Token
 from alta.language.variables import NULL, UNDEFINED, Cell
 from alta.model.weights import Array, checksum
+from alta.whole import whole
 
 FORMAT = "alta-traces 1"
 
@@ -59,10 +60,8 @@ class TraceDataset:
         """Writes it to one safetensors file."""
         arrays = self._arrays()
         slices = {name: [part.start, part.stop] for name, part in self.slices.items()}
-        target = Path(path)
-        part = target.with_name(target.name + ".part")
-        save_file(arrays, part, {"format": FORMAT, "slices": json.dumps(slices)})
-        part.replace(target)
+        with whole(path) as part:
+            save_file(arrays, part, {"format": FORMAT, "slices": json.dumps(slices)})
 
     @staticmethod
     def load(path: str | Path) -> TraceDataset:
